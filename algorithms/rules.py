@@ -1,0 +1,20 @@
+"""Aggregation rules: pure functions of models and numbers, all state with the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def weighted_mean(models: Iterable[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
+    """Added up in the order given, one at a time, so that models may be computed on the way."""
+    total = sum(weights)
+    mean: torch.Tensor | None = None
+    for model, weight in zip(models, weights, strict=True):
+        mean = model.new_zeros(len(model)) if mean is None else mean
+        mean.add_(model, alpha=weight / total)
+    assert mean is not None
+    return mean

@@ -1,0 +1,115 @@
+"""From a validated scenario to a simulation: the only place that knows all the parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from algorithms import ALGORITHMS
+from selection import ASSOCIATORS, SELECTORS
+from simulator.compute import DeviceCompute
+from simulator.data.catalog import data_folder
+from simulator.data.dataset import Dataset, load
+from simulator.data.partition import choose_test, partition
+from simulator.data.picture import plot_labels
+from simulator.errors import UserError
+from simulator.kernel import FOREVER, Goals, World
+from simulator.learner import PoolLearner, SerialLearner, Task
+from simulator.models import build_model, model_bytes
+from simulator.networks import build_network
+from simulator.rng import Stream, generator
+from simulator.scenario import Scenario
+from simulator.units import NodeId, to_ns
+from topologies import load_topology
+
+
+def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
+    """Load and check everything the scenario names; its paths start at ``base``."""
+    seed = scenario.run.seed
+    topology = load_topology(scenario.topology, seed, base)
+    network = build_network(scenario.network, topology, seed, base)
+    compute = DeviceCompute(scenario.compute, topology.devices, seed, base)
+    dataset = load(scenario.data.name, data_folder())
+    _check_fit(scenario, dataset)
+    module = build_model(scenario.model, dataset.x_train.shape[1:], outputs_of(dataset))
+    nbytes = model_bytes(scenario.model, module)
+    associator = ASSOCIATORS[scenario.association.name](scenario.association)
+    association = associator.associate(
+        topology, lambda a, b: network.estimate(a, b, nbytes), generator(seed, Stream.ASSOCIATION)
+    )
+    task = make_task(scenario, dataset, association)
+    selector = SELECTORS[scenario.selection.name](scenario.selection)
+    algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm, selector)
+    return World(
+        topology=topology,
+        network=network,
+        compute=compute,
+        learner=SerialLearner(task) if workers == 1 else PoolLearner(task, workers),
+        algorithm=algorithm,
+        association=association,
+        goals=_goals(scenario),
+        seed=seed,
+    )
+
+
+def _check_fit(scenario: Scenario, dataset: Dataset) -> None:
+    """The model's shape is checked where it is built; here, that it takes this kind of input."""
+    characters = np.issubdtype(dataset.x_train.dtype, np.integer)
+    if characters != (scenario.model.name == "char-lstm"):
+        kind = "characters" if characters else "numbers"
+        raise UserError(
+            f"[model] name = {scenario.model.name!r} does not fit data set {dataset.name!r}, whose "
+            f"samples are {kind}; 'char-lstm' is for characters, every other model for numbers"
+        )
+
+
+def outputs_of(dataset: Dataset) -> int:
+    return dataset.num_classes or dataset.y_train.shape[1]
+
+
+def parts_of(
+    scenario: Scenario, dataset: Dataset, association: dict[NodeId, NodeId]
+) -> dict[NodeId, np.ndarray]:
+    """Each device's samples; devices of one gateway are one group."""
+    rng = generator(scenario.run.seed, Stream.PARTITION)
+    devices, groups = list(association), list(association.values())
+    parts = partition(dataset, scenario.data, len(devices), groups, rng)
+    return dict(zip(devices, parts, strict=True))
+
+
+def draw_partition(scenario: Scenario, world: World, path: Path) -> None:
+    """A picture of the labels on each device."""
+    dataset = load(scenario.data.name, data_folder())
+    parts = parts_of(scenario, dataset, world.association)
+    names = [world.topology.nodes[device].name for device in parts]
+    plot_labels(dataset, list(parts.values()), names, path, list(world.association.values()))
+
+
+def make_task(scenario: Scenario, dataset: Dataset, association: dict[NodeId, NodeId]) -> Task:
+    tests = choose_test(dataset, scenario.data, generator(scenario.run.seed, Stream.DATA))
+    return Task(
+        x_train=torch.from_numpy(dataset.x_train),
+        y_train=torch.from_numpy(dataset.y_train),
+        x_test=torch.from_numpy(dataset.x_test[tests]),
+        y_test=torch.from_numpy(dataset.y_test[tests]),
+        outputs=outputs_of(dataset),
+        regression=dataset.num_classes is None,
+        parts=parts_of(scenario, dataset, association),
+        model=scenario.model,
+        training=scenario.training,
+        seed=scenario.run.seed,
+    )
+
+
+def _goals(scenario: Scenario) -> Goals:
+    run, record = scenario.run, scenario.record
+    return Goals(
+        max_time=FOREVER if run.sim_time_s is None else to_ns(run.sim_time_s),
+        max_epochs=run.epochs,
+        target=run.target,
+        stop_at_target=run.stop_at_target,
+        evaluate_every_epochs=record.evaluate_every_epochs,
+        evaluate_every=None if record.evaluate_every_s is None else to_ns(record.evaluate_every_s),
+    )

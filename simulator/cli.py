@@ -1,0 +1,266 @@
+"""The command line. Heavy imports wait until a command needs them: help is immediate."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from simulator.errors import UserError
+
+if TYPE_CHECKING:
+    from simulator.kernel import Simulation
+    from simulator.scenario import Scenario
+
+app = typer.Typer(
+    name="meshfl",
+    help="A network-realistic simulator of hierarchical federated learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Data sets: fetch them, look at how they are split.")
+app.add_typer(data_app, name="data", no_args_is_help=True)
+console = Console()
+
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (TOML).", metavar="SCENARIO")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the scenario."),
+]
+Workers = Annotated[
+    int, typer.Option(min=1, max=1024, help="Processes that train; results do not depend on it.")
+]
+RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="DIR...")]
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point: bad input is one message and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
+        sys.exit(2)
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    set_: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run [runs/NAME-SEED].")] = None,
+    workers: Workers = 1,
+) -> None:
+    """Run a scenario; results, plots and a summary land in a folder of their own."""
+    loaded = _load(scenario, set_)
+    folder = out or Path("runs") / f"{scenario.stem}-{loaded.run.seed}"
+    from simulator.runner import start
+
+    with _Bar(loaded) as bar:
+        summary = start(loaded, scenario.parent, folder, workers, bar.update)
+    _tell(folder, summary)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Folder of an unfinished run.", metavar="DIR")],
+    workers: Workers = 1,
+) -> None:
+    """Continue a run that was interrupted or killed; it ends as if it had not been."""
+    from simulator.recorder import SCENARIO, SUMMARY
+
+    if not (folder / SCENARIO).is_file():
+        raise UserError(f"{folder}: holds no run ({SCENARIO} is missing)")
+    if (folder / SUMMARY).is_file():
+        console.print(f"{folder} is complete already")
+    from simulator.runner import resume as resume_run
+
+    with _Bar(_load(folder / SCENARIO, None)) as bar:
+        summary = resume_run(folder, workers, bar.update)
+    _tell(folder, summary)
+
+
+@app.command()
+def show(scenario: ScenarioFile, set_: Settings = None) -> None:
+    """Print the resolved scenario: every key, defaults included, with its meaning."""
+    sys.stdout.write(_load(scenario, set_).to_toml())
+
+
+@app.command()
+def check(scenario: ScenarioFile, set_: Settings = None) -> None:
+    """Load everything a scenario names, without running or writing anything."""
+    loaded = _load(scenario, set_)
+    from simulator.build import build
+
+    world = build(loaded, scenario.parent)
+    sizes = [world.learner.num_samples(d) for d in world.topology.devices]
+    console.print(
+        f"{scenario}: good. {len(sizes)} devices on {len(world.topology.gateways)} gateways, "
+        f"{min(sizes)} to {max(sizes)} samples each, "
+        f"model {world.learner.model_bytes:,} bytes",
+        highlight=False,
+    )
+
+
+class Listed(StrEnum):
+    algorithms = "algorithms"
+    networks = "networks"
+    selectors = "selectors"
+    associators = "associators"
+    datasets = "datasets"
+    models = "models"
+    topologies = "topologies"
+
+
+@app.command(name="list")
+def list_(what: Annotated[Listed, typer.Argument(help="What to list.")]) -> None:
+    """List what a scenario can name."""
+    from rich.table import Table
+
+    from simulator.listing import entries
+
+    table = Table(what.value, "", box=None, header_style="bold")
+    for name, meaning in entries(what.value).items():
+        table.add_row(name, meaning)
+    console.print(table)
+
+
+@data_app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="Data set, see 'meshfl list datasets'.")],
+) -> None:
+    """Get a data set into the data folder (data/, or $MESHFL_DATA)."""
+    from simulator.data.catalog import data_folder
+    from simulator.data.fetch import fetch as fetch_data
+
+    with console.status(f"fetching {name} ..."):
+        path = fetch_data(name, data_folder())
+    console.print(f"{name} is in {path}", highlight=False)
+
+
+@data_app.command(name="partition")
+def partition_(
+    scenario: ScenarioFile,
+    set_: Settings = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Picture to write.")] = Path(
+        "labels.png"
+    ),
+) -> None:
+    """Draw how the scenario spreads the labels over its devices."""
+    loaded = _load(scenario, set_)
+    from simulator.build import build, draw_partition
+
+    draw_partition(loaded, build(loaded, scenario.parent), out)
+    console.print(f"wrote {out}", highlight=False)
+
+
+@app.command()
+def plot(
+    folders: RunFolders,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the pictures [the first DIR].")
+    ] = None,
+) -> None:
+    """Draw accuracy against simulated time, and bytes by kind."""
+    from simulator.plots import plot_runs
+
+    for path in plot_runs(folders, out or folders[0]):
+        console.print(f"wrote {path}", highlight=False)
+
+
+@app.command()
+def compare(
+    folders: RunFolders,
+    target: Annotated[float, typer.Option(help="Accuracy (for regression: loss) to reach.")],
+) -> None:
+    """Table of time to target and bytes to target; ratios are to the first run."""
+    from simulator.compare import comparison_table
+
+    console.print(comparison_table(folders, target))
+
+
+def _load(path: Path, settings: list[str] | None) -> Scenario:
+    from simulator.scenario import Scenario
+
+    return Scenario.load(path, settings or ())
+
+
+class _Bar:
+    """Progress towards whichever stop condition is nearest."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._goal = scenario.run
+        self._progress = Progress(
+            SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
+            console=Console(stderr=True), transient=True,
+        )  # fmt: skip
+        self._task = self._progress.add_task("setting up", total=None)
+        self._events: tuple[float, int] | None = None
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def update(self, sim: Simulation) -> None:
+        import time
+
+        progress = sim.progress
+        began, events = self._events = self._events or (time.monotonic(), progress.events)
+        rate = (progress.events - events) / max(time.monotonic() - began, 1e-9)
+        score = "" if progress.accuracy is None else f"accuracy {progress.accuracy:.3f}  "
+        text = (
+            f"epoch {progress.epoch}  {progress.now / 1e9:,.1f} s simulated  {score}"
+            f"loss {progress.loss:.3g}  {rate:,.0f} events/s"
+        )
+        self._progress.update(self._task, description=text, total=1.0, completed=self._share(sim))
+
+    def _share(self, sim: Simulation) -> float:
+        shares = [0.0]
+        if self._goal.epochs:
+            shares.append(sim.progress.epoch / self._goal.epochs)
+        if self._goal.sim_time_s:
+            shares.append(sim.progress.now / 1e9 / self._goal.sim_time_s)
+        return max(shares)
+
+
+def _tell(folder: Path, summary: dict[str, Any] | None) -> None:
+    if summary is None:
+        console.print(f"interrupted; continue with: meshfl resume {folder}", highlight=False)
+        sys.exit(INTERRUPTED)
+    from simulator.compare import summary_table
+    from simulator.plots import plot_runs
+
+    console.print(summary_table(summary))
+    if summary["stop_reason"] == "stalled":
+        console.print(
+            "[yellow]stalled:[/] nothing was left to happen before the run's end; "
+            "set a timeout in [algorithm] if devices or transfers can be lost"
+        )
+    for path in plot_runs([folder], folder):
+        console.print(f"plot: {path}", highlight=False)
+    console.print(f"results: {folder}", highlight=False)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""How long devices compute: per device, from a distribution or a file.
+
+Leaves out what a device does besides: two jobs at once never run on one device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from simulator.errors import UserError
+from simulator.rng import Stream, generator
+from simulator.section import Section
+from simulator.units import NodeId, Time, to_ns
+
+
+class _Delay(Section):
+    per: Literal["round", "step", "sample"] = "round"
+    """The delay is that of a whole job, of one local step, or of one sample read."""
+    dropout_probability: float = Field(0.0, ge=0, lt=1)
+    """Chance that a device never finishes a job that it has begun."""
+
+
+class ConstantDelay(_Delay):
+    kind: Literal["constant"] = "constant"
+    delay_s: float = Field(0.0, ge=0)
+
+
+class _Drawn(_Delay):
+    drawn: Literal["device", "job"] = "device"
+    """A device has one delay for the whole run, or draws one for every job."""
+
+
+class LogNormalDelay(_Drawn):
+    """min(shift + lognormal(mu, sigma), cap); Async-HFL's files: 4, 3, 30 s, 15000 s."""
+
+    kind: Literal["lognormal"]
+    mu: float = 4.0
+    sigma: float = Field(3.0, ge=0)
+    shift_s: float = Field(30.0, ge=0)
+    cap_s: float = Field(15000.0, gt=0)
+
+
+class ExponentialDelay(_Drawn):
+    """shift + Exp(mean)"""
+
+    kind: Literal["exponential"]
+    shift_s: float = Field(0.0, ge=0)
+    mean_s: float = Field(1.0, ge=0)
+
+
+class FileDelay(_Delay):
+    kind: Literal["file"]
+    path: Path
+    """One delay in seconds a line, one line a device, in the topology's order."""
+
+
+ComputeSection = Annotated[
+    ConstantDelay | LogNormalDelay | ExponentialDelay | FileDelay, Field(discriminator="kind")
+]
+
+
+class DeviceCompute:
+    def __init__(
+        self, section: ComputeSection, devices: Sequence[NodeId], seed: int, base: Path
+    ) -> None:
+        self._section = section
+        self._seed = seed
+        self._fixed: dict[NodeId, float] = {}
+        match section:
+            case FileDelay(path=path):
+                delays = read_delays(base / path, len(devices))
+                self._fixed = dict(zip(devices, delays, strict=True))
+            case ConstantDelay(delay_s=delay_s):
+                self._fixed = dict.fromkeys(devices, delay_s)
+            case _ if section.drawn == "device":
+                self._fixed = {d: _draw(section, self._rng(d, 0)) for d in devices}
+
+    def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
+        section = self._section
+        drawn = isinstance(section, _Drawn) and section.drawn == "job"
+        if section.dropout_probability or drawn:
+            rng = self._rng(node, 1 + count)
+            if rng.random() < section.dropout_probability:
+                return None
+        delay = _draw(section, rng) if drawn else self._fixed[node]
+        return to_ns(delay * {"round": 1, "step": steps, "sample": samples}[section.per])
+
+    def _rng(self, node: NodeId, count: int) -> np.random.Generator:
+        return generator(self._seed, Stream.COMPUTE, node, count)
+
+
+def _draw(section: object, rng: np.random.Generator) -> float:
+    match section:
+        case LogNormalDelay(mu=mu, sigma=sigma, shift_s=shift_s, cap_s=cap_s):
+            return min(shift_s + float(rng.lognormal(mu, sigma)), cap_s)
+        case ExponentialDelay(shift_s=shift_s, mean_s=mean_s):
+            return shift_s + float(rng.exponential(mean_s))
+    raise TypeError(section)
+
+
+def read_delays(path: Path, count: int) -> list[float]:
+    try:
+        lines = path.read_text().split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot read compute delays ({error})") from None
+    delays = []
+    for number, line in enumerate(lines, 1):
+        try:
+            delay = float(line)
+        except ValueError:
+            raise UserError(f"{path}, line {number}: {line!r} is not a number") from None
+        if not math.isfinite(delay) or delay < 0:
+            raise UserError(f"{path}, line {number}: delay {line} must be finite and at least 0")
+        delays.append(delay)
+    if len(delays) != count:
+        raise UserError(f"{path}: {len(delays)} delays for {count} devices; one line a device")
+    return delays

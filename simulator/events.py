@@ -1,0 +1,113 @@
+"""What happens, as plain data: events can be saved, logged, replayed and made by hand in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from simulator.units import FlowId, NodeId
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a device needs to train. Each local step moves along
+
+    ``gradient + pull * (w - start) + shift``
+
+    FedProx: pull = mu. FedDyn: pull = alpha, shift = -g_i. SCAFFOLD: shift = c - c_i.
+    """
+
+    node: NodeId
+    start: torch.Tensor
+    tag: object = None
+    """Comes back untouched with the result: whose round this is, say. Plain data."""
+    pull: float = 0.0
+    shift: torch.Tensor | None = None
+    epochs: int | None = None
+    """None: as the scenario's [training] says; the same for steps and learning_rate."""
+    steps: int | None = None
+    learning_rate: float | None = None
+    count: int = 0
+    """The node's how many-th job this is; set by ``Simulation.train``, seeds the batches."""
+
+
+class Result(NamedTuple):
+    model: torch.Tensor
+    loss: float
+    """Mean training loss over the local steps."""
+
+
+class Update:
+    """What local training gives back, computed when first asked for.
+
+    Algorithms pass it on in messages. Nobody can tell when it was computed, so an update that is
+    lost or ignored is never trained, and the thousands under way hold no model each.
+    """
+
+    __slots__ = ("__weakref__", "_compute", "_result", "job", "num_samples", "num_steps")
+
+    def __init__(
+        self, job: Job, num_samples: int, num_steps: int, compute: Callable[[], Result]
+    ) -> None:
+        self.job = job
+        self.num_samples = num_samples
+        """The weight of the device: how many samples it has."""
+        self.num_steps = num_steps
+        self._compute = compute
+        self._result: Result | None = None
+
+    @property
+    def is_computed(self) -> bool:
+        return self._result is not None
+
+    @property
+    def node(self) -> NodeId:
+        return self.job.node
+
+    @property
+    def result(self) -> Result:
+        if self._result is None:
+            self._result = self._compute()
+        return self._result
+
+    def take(self, result: Result) -> None:
+        """Have a result that was computed before."""
+        self._result = result
+
+    @property
+    def model(self) -> torch.Tensor:
+        return self.result.model
+
+    @property
+    def loss(self) -> float:
+        return self.result.loss
+
+
+class Arrived(NamedTuple):
+    flow: FlowId
+    src: NodeId
+    dst: NodeId
+    message: object
+
+
+class Lost(NamedTuple):
+    flow: FlowId
+    src: NodeId
+    dst: NodeId
+    message: object
+    reason: str
+
+
+class Trained(NamedTuple):
+    update: Update
+
+
+class Alarm(NamedTuple):
+    tag: object
+
+
+Event = Arrived | Lost | Trained | Alarm

@@ -1,0 +1,416 @@
+"""The event loop: a heap of plain-data events merged with the network's completions.
+
+Order at one instant: what the network delivers, then ends of training, then alarms; among
+equals the order in which they were asked for. An algorithm sees the simulation only through
+the methods below and never learns how long anything is going to take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import time as wall_clock
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
+from simulator.network import Network
+from simulator.rng import Stream, generator
+from simulator.units import FlowId, NodeId, Time, to_ns
+from topologies import Tier, Topology
+
+if TYPE_CHECKING:
+    import torch
+
+FOREVER: Time = 2**62
+BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
+
+
+class Algorithm(Protocol):
+    """A dataclass that keeps ALL of its state in fields, so that it can be saved."""
+
+    def start(self, sim: Simulation) -> None: ...
+
+    def handle(self, sim: Simulation, event: Event) -> None: ...
+
+
+class Selector(Protocol):
+    """Which of a gateway's idle devices train next. State, if any, lies in dataclass fields."""
+
+    def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]: ...
+
+
+class Score(NamedTuple):
+    """A model on the global test set; ``accuracy`` is None for regression."""
+
+    accuracy: float | None
+    loss: float
+
+
+class Learner(Protocol):
+    model_bytes: int
+
+    def initial_model(self) -> torch.Tensor: ...
+    def num_samples(self, node: NodeId) -> int: ...
+    def work(self, job: Job) -> tuple[int, int]:
+        """How many local steps the job is, and how many samples they read."""
+        ...
+
+    def train(self, job: Job) -> Update: ...
+    def evaluate(self, model: torch.Tensor) -> Score: ...
+    def close(self) -> None: ...
+
+
+class Compute(Protocol):
+    def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
+        """How long a job takes; None: the device never finishes it."""
+        ...
+
+
+class Recorder(Protocol):
+    def transfer(
+        self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
+        kind: str, nbytes: int, start: Time, reason: str,
+    ) -> None: ...  # fmt: skip
+    def trained(self, time: Time, update: Update) -> None: ...
+    def alarm(self, time: Time, tag: object) -> None: ...
+    def row(self, time: Time, row: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Goals:
+    """When to look at the model, and when to stop."""
+
+    max_time: Time = FOREVER
+    max_epochs: int | None = None
+    target: float | None = None
+    """Accuracy to reach; for regression the loss to come down to."""
+    stop_at_target: bool = False
+    evaluate_every_epochs: int | None = 1
+    evaluate_every: Time | None = None
+
+
+_Flow = tuple[NodeId, NodeId, object, str, int, Time]
+"""src, dst, message, kind, bytes, start: a plain tuple, for it is made once a transfer."""
+
+
+class _Stopped(Exception):
+    """Unwinds the handler in which the run came to its end."""
+
+
+_JOB_FIRST, _ALARM_NEXT = 0, 1
+_HeapEntry = tuple[Time, int, int, Alarm | None]
+"""When, priority, number, content; a job's is in ``_training`` under its number."""
+
+
+@dataclass
+class Progress:
+    """What has become of the run so far; all of it is saved and resumed."""
+
+    now: Time = 0
+    events: int = 0
+    epoch: int = 0
+    stop_reason: str = ""
+    bytes_by_kind: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BYTE_KINDS, 0))
+    lost_transfers: int = 0
+    jobs_started: int = 0
+    jobs_abandoned: int = 0
+    accuracy: float | None = None
+    loss: float | None = None
+    best_accuracy: float | None = None
+    best_loss: float | None = None
+    time_to_target: Time | None = None
+    bytes_to_target: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a run is made of, besides where its results go."""
+
+    topology: Topology
+    network: Network
+    compute: Compute
+    learner: Learner
+    algorithm: Algorithm
+    association: dict[NodeId, NodeId]
+    goals: Goals
+    seed: int
+
+
+class Simulation:
+    """One run. ``run()`` drives it; everything public above it is for algorithms."""
+
+    def __init__(self, world: World, recorder: Recorder) -> None:
+        self.topology = world.topology
+        self.network = world.network
+        self.compute = world.compute
+        self.learner = world.learner
+        self.recorder = recorder
+        self.algorithm = world.algorithm
+        self.association = world.association
+        """Which gateway each device belongs to now; algorithms may change it."""
+        self.goals = world.goals
+        self.seed = world.seed
+        self.progress = Progress()
+        self.model: torch.Tensor | None = None
+        """The newest global model that the algorithm has reported."""
+        self._scored: torch.Tensor | None = None
+        self._next_evaluation = world.goals.evaluate_every
+        self._heap: list[_HeapEntry] = []
+        self._counter = 0
+        self._flows: dict[FlowId, _Flow] = {}
+        self._training: dict[int, Update] = {}
+        """What is being computed, by the number of the event that ends it."""
+        self._running: dict[NodeId, int] = {}
+        self._job_counts: dict[NodeId, int] = {}
+        self._rng_counts: dict[tuple[int, NodeId], int] = {}
+        self.interrupted = False
+        """Set from a signal handler; the run then pauses between two events."""
+        self._tier = [_TIER_LEVEL[node.tier] for node in self.topology.nodes]
+
+    # What algorithms may ask for
+
+    @property
+    def now(self) -> Time:
+        return self.progress.now
+
+    def send(
+        self,
+        src: NodeId,
+        dst: NodeId,
+        message: object,
+        nbytes: int | None = None,
+        overhead: bool = False,
+    ) -> FlowId:
+        """Start a transfer of a model (or of ``nbytes``); it ends as Arrived or Lost.
+
+        ``overhead`` marks what is no model: sketches, losses, decisions.
+        """
+        if nbytes is None:
+            nbytes = self.learner.model_bytes
+        tier, progress = self._tier, self.progress
+        kind = "overhead" if overhead else _KINDS[tier[src]][tier[dst]]
+        now = progress.now
+        flow = self.network.send(now, src, dst, nbytes)
+        self._flows[flow] = (src, dst, message, kind, nbytes, now)
+        progress.bytes_by_kind[kind] += nbytes
+        return flow
+
+    def train(self, job: Job) -> None:
+        """Start local training; it ends as Trained. A node's earlier unfinished job is dropped."""
+        node = job.node
+        self._abandon_job_of(node)
+        count = self._job_counts.get(node, 0)
+        self._job_counts[node] = count + 1
+        self.progress.jobs_started += 1
+        steps, samples = self.learner.work(job)
+        duration = self.compute.duration(node, count, steps, samples)
+        if duration is None:
+            return
+        number = self._push(self.now + duration, _JOB_FIRST, None)
+        self._training[number] = self.learner.train(replace(job, count=count))
+        self._running[node] = number
+
+    def after(self, delay_s: float, tag: object) -> None:
+        """Ask for an Alarm carrying ``tag``, which is plain data."""
+        if delay_s < 0:
+            raise ValueError(f"an alarm cannot ring in the past: {delay_s} s from now")
+        self._push(self.now + to_ns(delay_s), _ALARM_NEXT, Alarm(tag))
+
+    def record(self, **row: Any) -> None:
+        """Add a row to metrics.parquet."""
+        self.recorder.row(self.now, row)
+
+    def report(self, epoch: int, model: torch.Tensor) -> None:
+        """Tell that cloud epoch ``epoch`` is done with this global model.
+
+        Does not return when that was the last thing the run was for.
+        """
+        self.progress.epoch, self.model = epoch, model
+        every = self.goals.evaluate_every_epochs
+        last = self.goals.max_epochs is not None and epoch >= self.goals.max_epochs
+        if last or (every and epoch % every == 0):
+            self._evaluate(self.now)
+        if last:
+            self.stop("epochs")
+        if self.progress.stop_reason:
+            raise _Stopped
+
+    def rng(self, stream: Stream, node: NodeId = 0) -> np.random.Generator:
+        """A fresh generator at every call, the same in every run with this seed."""
+        key = (int(stream), node)
+        count = self._rng_counts.get(key, 0)
+        self._rng_counts[key] = count + 1
+        return generator(self.seed, stream, node, count)
+
+    def estimate(self, src: NodeId, dst: NodeId) -> Time:
+        """The network's belief about a lone model transfer; for selectors and associators."""
+        return self.network.estimate(src, dst, self.learner.model_bytes)
+
+    def devices_of(self, gateway: NodeId) -> list[NodeId]:
+        return [d for d in self.topology.devices if self.association.get(d) == gateway]
+
+    # Running
+
+    def start(self) -> None:
+        self.model = self.learner.initial_model()
+        self._evaluate(0)
+        self.algorithm.start(self)
+
+    def stop(self, reason: str) -> None:
+        self.progress.stop_reason = self.progress.stop_reason or reason
+
+    def run(self, tick: Callable[[], float]) -> None:
+        """Handle events until something stops the run.
+
+        ``tick`` is called between events, not before the wall-clock time it gave last.
+        """
+        with contextlib.suppress(_Stopped):
+            self._run(tick)
+
+    def _run(self, tick: Callable[[], float]) -> None:
+        progress, heap, flows = self.progress, self._heap, self._flows
+        advance, handle = self.network.advance, self.algorithm.handle
+        monotonic = wall_clock.monotonic
+        horizon, next_tick = self._horizon(), monotonic()
+        event: Event | None
+        while not progress.stop_reason and not self.interrupted:
+            limit = heap[0][0] if heap and heap[0][0] <= horizon else horizon
+            if flows and (completion := advance(limit)) is not None:
+                event = self._end_flow(*completion)
+            elif heap and heap[0][0] == limit:
+                event = self._end_own(heapq.heappop(heap))
+            else:
+                self._reach(limit)
+                horizon = self._horizon()
+                continue
+            if event is not None:
+                progress.events += 1
+                handle(self, event)
+            if monotonic() >= next_tick:
+                next_tick = tick()
+
+    def finish(self) -> None:
+        """Score the last model, and write down what was still under way."""
+        if self._scored is not self.model:
+            self._evaluate(self.now)
+        for number, (src, dst, _, kind, nbytes, start) in sorted(self._flows.items()):
+            self.recorder.transfer(self.now, "in-flight", number, src, dst, kind, nbytes, start, "")
+
+    # Saving
+
+    def save(self) -> dict[str, object]:
+        return {
+            "progress": self.progress, "association": self.association, "model": self.model,
+            "scored": self._scored, "next_evaluation": self._next_evaluation,
+            "heap": self._heap, "counter": self._counter, "flows": self._flows,
+            "training": self._training, "running": self._running, "job_counts": self._job_counts,
+            "rng_counts": self._rng_counts, "network": self.network.save(),
+            "algorithm": self.algorithm,
+        }  # fmt: skip
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.progress, self.association = state["progress"], state["association"]
+        self.model, self._scored = state["model"], state["scored"]
+        self._next_evaluation = state["next_evaluation"]
+        self._heap, self._counter, self._flows = state["heap"], state["counter"], state["flows"]
+        self._training, self._running = state["training"], state["running"]
+        self._job_counts, self._rng_counts = state["job_counts"], state["rng_counts"]
+        self.network.load(state["network"])
+        self.algorithm = state["algorithm"]
+
+    # The rest is the kernel's own
+
+    def _push(self, time: Time, priority: int, content: Alarm | None) -> int:
+        number = self._counter
+        self._counter = number + 1
+        heapq.heappush(self._heap, (time, priority, number, content))
+        return number
+
+    def _abandon_job_of(self, node: NodeId) -> None:
+        number = self._running.pop(node, None)
+        if number is not None:
+            del self._training[number]
+            self.progress.jobs_abandoned += 1
+
+    def _end_flow(self, number: FlowId, time: Time, lost: str) -> Event:
+        self.progress.now = time
+        src, dst, message, kind, nbytes, start = self._flows.pop(number)
+        if not lost:
+            self.recorder.transfer(time, "arrived", number, src, dst, kind, nbytes, start, "")
+            return Arrived(number, src, dst, message)
+        self.progress.lost_transfers += 1
+        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost)
+        return Lost(number, src, dst, message, lost)
+
+    def _end_own(self, entry: _HeapEntry) -> Event | None:
+        time, _, number, content = entry
+        self.progress.now = time
+        if isinstance(content, Alarm):
+            self.recorder.alarm(time, content.tag)
+            return content
+        update = self._training.pop(number, None)
+        if update is None:
+            return None  # abandoned
+        del self._running[update.node]
+        self.recorder.trained(time, update)
+        return Trained(update)
+
+    def _horizon(self) -> Time:
+        """Events up to here come before anything that the kernel does by the clock."""
+        next_evaluation, max_time = self._next_evaluation, self.goals.max_time
+        if next_evaluation is None or next_evaluation > max_time:
+            return max_time
+        return next_evaluation
+
+    def _reach(self, time: Time) -> None:
+        if not self._heap and not self._flows:
+            self.stop("stalled")
+            return
+        self.progress.now = time
+        if time == self._next_evaluation and self.goals.evaluate_every is not None:
+            self._next_evaluation = time + self.goals.evaluate_every
+            self._evaluate(time)
+        if time == self.goals.max_time:
+            self.stop("time")
+
+    def _evaluate(self, at: Time) -> None:
+        progress = self.progress
+        if self.model is not self._scored:
+            assert self.model is not None
+            progress.accuracy, progress.loss = self.learner.evaluate(self.model)
+            self._scored = self.model
+        assert progress.loss is not None
+        if not np.isfinite(progress.loss):
+            self.stop("diverged")
+        best = progress.best_accuracy
+        if progress.accuracy is not None and (best is None or progress.accuracy > best):
+            progress.best_accuracy = progress.accuracy
+        if progress.best_loss is None or progress.loss < progress.best_loss:
+            progress.best_loss = progress.loss
+        sent = {f"bytes_{kind}": n for kind, n in progress.bytes_by_kind.items()}
+        row = {"epoch": progress.epoch, "tier": "cloud", "accuracy": progress.accuracy}
+        self.recorder.row(at, row | {"loss": progress.loss} | sent)
+        self._check_target(at)
+
+    def _check_target(self, at: Time) -> None:
+        progress, target = self.progress, self.goals.target
+        if target is None or progress.time_to_target is not None:
+            return
+        accuracy, loss = progress.accuracy, progress.loss
+        assert loss is not None
+        if accuracy >= target if accuracy is not None else loss <= target:
+            progress.time_to_target = at
+            progress.bytes_to_target = dict(progress.bytes_by_kind)
+            if self.goals.stop_at_target:
+                self.stop("target")
+
+
+_TIER_LEVEL = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
+
+
+_KINDS = (("backhaul", "backhaul", "down"), ("backhaul", "backhaul", "down"), ("up", "up", "peer"))
+"""By the tiers of source and destination."""

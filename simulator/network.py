@@ -1,0 +1,47 @@
+"""What the kernel asks of a network: start transfers, run to the next one that ends.
+
+There is no ``delay(src, dst)``: how long a transfer takes may depend on the transfers that
+start after it, so only the network's own clock can tell when it ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from simulator.units import FlowId, NodeId, Time
+
+
+class Completion(NamedTuple):
+    """A transfer has ended at ``time``; ``lost`` says why it failed, "" when it arrived."""
+
+    flow: FlowId
+    time: Time
+    lost: str = ""
+
+
+class Network(Protocol):
+    def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
+        """Start a transfer at ``now`` (never before the last ``advance``).
+
+        Flow ids count up from 0. Two nodes with no path between them are a ``UserError``.
+        """
+        ...
+
+    def advance(self, limit: Time) -> Completion | None:
+        """Run to the first completion at or before ``limit``; else to ``limit``, giving None.
+
+        Completions at the same time come out one a call, in the order of their flow ids.
+        """
+        ...
+
+    def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
+        """How long a lone transfer should take: a belief for selectors, never the clock."""
+        ...
+
+    def save(self) -> dict[str, object]:
+        """The state to resume from, of plain values (see ``simulator.state``)."""
+        ...
+
+    def load(self, state: dict[str, object]) -> None:
+        """Take up a saved state; the network was built from the same scenario."""
+        ...

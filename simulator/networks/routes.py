@@ -1,0 +1,89 @@
+"""Paths over a topology's links, and what each of them crosses."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from simulator.errors import UserError
+from simulator.units import NodeId, Time, to_ns
+from topologies import Tier, Topology
+
+
+class Route(NamedTuple):
+    src: NodeId
+    dst: NodeId
+    latency: Time
+    crossed: tuple[int, ...]
+    """Indices into ``Routes.capacities``; one that is crossed twice is there twice."""
+    rate_bps: float
+    """Of a transfer that is alone on the network."""
+
+
+Path = tuple[Time, int, tuple[int, ...]]
+"""Latency, hops, and what is crossed; the least of several is the one to take."""
+
+
+class Routes:
+    """Shortest paths by latency, then by hops; a device never forwards for others."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self.capacities = [link.rate_bps for link in topology.links for _ in range(2)]
+        """In bit/s: per link its two directions, then the media."""
+        medium = {m.name: len(self.capacities) + k for k, m in enumerate(topology.media)}
+        self.capacities += [m.rate_bps for m in topology.media]
+        self._hops: dict[tuple[NodeId, NodeId], Path] = {}
+        for k, link in enumerate(topology.links):
+            shared = () if link.medium is None else (medium[link.medium],)
+            latency = to_ns(link.latency_s)
+            self._hops[link.a, link.b] = latency, 1, (2 * k, *shared)
+            self._hops[link.b, link.a] = latency, 1, (2 * k + 1, *shared)
+        self._forwards = [node.tier is not Tier.DEVICE for node in topology.nodes]
+        self._inner: dict[tuple[NodeId, NodeId], Path] = {}
+        self._found: dict[tuple[NodeId, NodeId], Route] = {}
+
+    def find(self, src: NodeId, dst: NodeId) -> Route:
+        route = self._found.get((src, dst))
+        if route is None:
+            if src == dst:
+                name = self._topology.nodes[src].name
+                raise UserError(f"{name!r} sends to itself; a transfer needs two nodes")
+            latency, _, crossed = self._shortest(src, dst)
+            rate = min(self.capacities[c] / crossed.count(c) for c in crossed)
+            route = self._found[src, dst] = Route(src, dst, latency, crossed, rate)
+        return route
+
+    def _shortest(self, src: NodeId, dst: NodeId) -> Path:
+        """A device's link, if it is at an end, joined to a path among the forwarding nodes.
+
+        There always is one: a topology's gateways all reach the cloud, its devices a gateway.
+        """
+        if src == dst:
+            return 0, 0, ()
+        if not self._forwards[dst]:
+            last = [n for n in self._topology.neighbours[dst] if self._forwards[n] or n == src]
+            return min(_join(self._shortest(src, n), self._hops[n, dst]) for n in last)
+        if not self._forwards[src]:
+            first = [n for n in self._topology.neighbours[src] if self._forwards[n]]
+            return min(_join(self._hops[src, n], self._shortest(n, dst)) for n in first)
+        if (src, dst) not in self._inner:
+            self._inner[src, dst] = self._dijkstra(src, dst)
+        return self._inner[src, dst]
+
+    def _dijkstra(self, src: NodeId, dst: NodeId) -> Path:
+        queue: list[tuple[Path, NodeId]] = [((0, 0, ()), src)]
+        done = set()
+        while True:
+            path, node = heappop(queue)
+            if node == dst:
+                return path
+            if node not in done:
+                done.add(node)
+                for end in self._topology.neighbours[node]:
+                    if self._forwards[end]:
+                        heappush(queue, (_join(path, self._hops[node, end]), end))
+
+
+def _join(a: Path, b: Path) -> Path:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]

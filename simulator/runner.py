@@ -1,0 +1,204 @@
+"""A run in its folder: started, checkpointed, interrupted, resumed, finished."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from safetensors.torch import save_file
+
+from simulator.build import build
+from simulator.errors import UserError
+from simulator.kernel import BYTE_KINDS, Simulation, World
+from simulator.recorder import CHECKPOINT, SCENARIO, SUMMARY, FolderRecorder, write_text
+from simulator.results import read_summary
+from simulator.scenario import Scenario
+from simulator.state import load_state, save_state
+from simulator.units import to_seconds
+
+INPUTS, MODEL = "inputs", "model.safetensors"
+_TICK_S = 0.1
+
+Watch = Callable[[Simulation], None]
+"""Called about ten times a second while the run goes on."""
+
+
+def start(
+    scenario: Scenario, base: Path, folder: Path, workers: int = 1, watch: Watch | None = None
+) -> dict[str, Any] | None:
+    """Run a scenario into a new folder; the summary, or None when interrupted."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"{folder}: exists already; continue it with 'meshfl resume {folder}', "
+            "or choose another place with --out"
+        )
+
+    world = build(scenario, base, workers)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        own = _copy_inputs(scenario, base, folder)
+        write_text(folder / SCENARIO, own.to_toml())
+        sim = Simulation(world, FolderRecorder(folder, _names(world)))
+        sim.start()
+    except UserError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return _Run(scenario, folder, sim, 0.0).execute(watch)
+
+
+def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[str, Any] | None:
+    """Continue a run from its last checkpoint, or from the start if it has none."""
+    if not (folder / SCENARIO).is_file():
+        raise UserError(f"{folder}: holds no run ({SCENARIO} is missing)")
+    if (folder / SUMMARY).is_file():
+        return read_summary(folder)
+    scenario = Scenario.load(folder / SCENARIO)
+    world = build(scenario, folder, workers)
+    if not (folder / CHECKPOINT).exists():
+        sim = Simulation(world, FolderRecorder(folder, _names(world)))
+        sim.start()
+        return _Run(scenario, folder, sim, 0.0).execute(watch)
+    state = load_state(folder / CHECKPOINT, world.learner.train)
+    if state["meshfl_version"] != version("meshfl"):
+        raise UserError(
+            f"{folder / CHECKPOINT}: written by meshfl {state['meshfl_version']}, this is "
+            f"{version('meshfl')}; use that version, or delete the file to start afresh"
+        )
+    sim = Simulation(world, FolderRecorder(folder, _names(world), state["recorder"]))
+    sim.load(state["simulation"])
+    return _Run(scenario, folder, sim, state["wall_time_s"]).execute(watch)
+
+
+def _names(world: World) -> list[str]:
+    return [node.name for node in world.topology.nodes]
+
+
+class _Run:
+    def __init__(self, scenario: Scenario, folder: Path, sim: Simulation, spent_s: float) -> None:
+        self.scenario = scenario
+        self.folder = folder
+        self.sim = sim
+        self._recorder: FolderRecorder = sim.recorder  # type: ignore[assignment]
+        self._began = time.monotonic() - spent_s
+
+    def execute(self, watch: Watch | None) -> dict[str, Any] | None:
+        every = self.scenario.record.checkpoint_every_s
+        checkpoint_at = time.monotonic() + every
+
+        def tick() -> float:
+            nonlocal checkpoint_at
+            if watch:
+                watch(self.sim)
+            if time.monotonic() >= checkpoint_at:
+                self._checkpoint()
+                checkpoint_at = time.monotonic() + every
+            return time.monotonic() + min(_TICK_S, every)
+
+        try:
+            with _interruptible(self.sim):
+                self.sim.run(tick)
+            if self.sim.interrupted and not self.sim.progress.stop_reason:
+                self._checkpoint()
+                return None
+            return self._finish()
+        finally:
+            self._recorder.close()
+            self.sim.learner.close()
+
+    def _checkpoint(self) -> None:
+        state = {
+            "meshfl_version": version("meshfl"),
+            "wall_time_s": time.monotonic() - self._began,
+            "recorder": self._recorder.save(),
+            "simulation": self.sim.save(),
+        }
+        save_state(self.folder / CHECKPOINT, state)
+
+    def _finish(self) -> dict[str, Any]:
+        self.sim.finish()
+        model = self.sim.model
+        assert model is not None
+        save_file({"model": model}, self.folder / f"{MODEL}.partial")
+        os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
+        return self._recorder.finish(self._summary(model))
+
+    def _summary(self, model: torch.Tensor) -> dict[str, Any]:
+        progress, topology = self.sim.progress, self.sim.topology
+        reached = progress.time_to_target
+        to_target = progress.bytes_to_target
+        return {
+            "meshfl_version": version("meshfl"),
+            "seed": self.scenario.run.seed,
+            "algorithm": self.scenario.algorithm.name,
+            "topology": topology.name,
+            "gateways": len(topology.gateways),
+            "devices": len(topology.devices),
+            "stop_reason": progress.stop_reason,
+            "epochs": progress.epoch,
+            "sim_time_s": to_seconds(progress.now),
+            "wall_time_s": round(time.monotonic() - self._began, 3),
+            "events": progress.events,
+            "final_accuracy": progress.accuracy,
+            "best_accuracy": progress.best_accuracy,
+            "final_loss": progress.loss,
+            "best_loss": progress.best_loss,
+            "target": self.scenario.run.target,
+            "time_to_target_s": None if reached is None else to_seconds(reached),
+            "bytes_to_target": None if to_target is None else sum(to_target.values()),
+            **{f"bytes_{kind}": progress.bytes_by_kind[kind] for kind in BYTE_KINDS},
+            "model_bytes": self.sim.learner.model_bytes,
+            "lost_transfers": progress.lost_transfers,
+            "jobs_started": progress.jobs_started,
+            "jobs_abandoned": progress.jobs_abandoned,
+            "model_sha256": hashlib.sha256(model.numpy().tobytes()).hexdigest(),
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+        }
+
+
+@contextmanager
+def _interruptible(sim: Simulation) -> Iterator[None]:
+    """SIGINT and SIGTERM pause the run between two events instead of tearing it."""
+
+    def pause(signum: int, frame: object) -> None:
+        sim.interrupted = True
+
+    before = {s: signal.signal(s, pause) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _copy_inputs(scenario: Scenario, base: Path, folder: Path) -> Scenario:
+    """Bring the files that the scenario names along, so that the folder stands alone."""
+
+    def adopt(section: BaseModel) -> BaseModel:
+        changed: dict[str, Any] = {}
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            if isinstance(value, BaseModel):
+                changed[name] = adopt(value)
+            elif isinstance(value, Path) and (base / value).is_file():
+                (folder / INPUTS).mkdir(exist_ok=True)
+                changed[name] = Path(INPUTS) / f"{type(section).__name__}-{name}{value.suffix}"
+                shutil.copyfile(base / value, folder / changed[name])
+        return section.model_copy(update=changed)
+
+    return adopt(scenario)  # type: ignore[return-value]

@@ -1,0 +1,193 @@
+"""One TOML file describes a run. It is validated here, once; inside, types are trusted."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self, get_args, get_origin
+
+import tomlkit
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from algorithms import AlgorithmSection
+from selection import AssociationSection, SelectionSection
+from selection.associators import NearestSection
+from selection.selectors import SelectAllSection
+from simulator.compute import ComputeSection, ConstantDelay
+from simulator.data.section import DataSection
+from simulator.errors import UserError, did_you_mean
+from simulator.model_section import ModelSection
+from simulator.networks import NetworkSection
+from simulator.section import Section
+from simulator.training import TrainingSection
+from topologies.section import TopologySection
+
+
+class RunSection(Section):
+    seed: int = Field(0, ge=0)
+    """All random numbers of the run follow from it."""
+    epochs: int | None = Field(None, ge=1)
+    """Stop after so many cloud epochs."""
+    sim_time_s: float | None = Field(None, gt=0)
+    """Stop at this simulated time."""
+    target: float | None = None
+    """Test accuracy (for regression: loss) whose time is measured."""
+    stop_at_target: bool = False
+    """Stop when the target is reached."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.epochs is None and self.sim_time_s is None:
+            raise ValueError("give epochs or sim_time_s (or both), else the run never ends")
+        if self.stop_at_target and self.target is None:
+            raise ValueError("stop_at_target needs a target")
+        return self
+
+
+class RecordSection(Section):
+    evaluate_every_epochs: int | None = Field(1, ge=1)
+    """Evaluate the global model after every so many cloud epochs."""
+    evaluate_every_s: float | None = Field(None, gt=0)
+    """Evaluate the global model at multiples of this simulated time."""
+    checkpoint_every_s: float = Field(60.0, gt=0)
+    """Wall-clock time between checkpoints."""
+
+
+class Scenario(Section):
+    run: RunSection
+    topology: TopologySection
+    network: NetworkSection
+    compute: ComputeSection = ConstantDelay()
+    data: DataSection = DataSection()
+    model: ModelSection
+    training: TrainingSection = TrainingSection()
+    algorithm: AlgorithmSection
+    selection: SelectionSection = SelectAllSection()
+    association: AssociationSection = NearestSection()
+    record: RecordSection = RecordSection()
+
+    @classmethod
+    def load(cls, path: Path, settings: Iterable[str] = ()) -> Self:
+        """Read a file, with ``section.key=value`` settings laid over it."""
+        try:
+            content = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such scenario file") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UserError(f"{path}: not a readable TOML file: {error}") from None
+        for setting in settings:
+            _lay_over(content, setting)
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            problems = "\n  ".join(_explain(cls, e) for e in error.errors(include_url=False))
+            raise UserError(f"{path}:\n  {problems}") from None
+
+    def to_toml(self) -> str:
+        """Every key with its value and meaning; the file gives the same scenario again."""
+        document = tomlkit.document()
+        for name in type(self).model_fields:
+            document[name] = _table(getattr(self, name))
+        return tomlkit.dumps(document)
+
+
+_TAGS = ("kind", "name")
+"""The keys that choose among the sections of a union."""
+
+
+def _lay_over(content: dict[str, Any], setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2 or not all(path):
+        raise UserError(f"--set {setting}: must read section.key=value")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    table = content
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {setting}: {part!r} is a value, not a table")
+    table[path[-1]] = parsed
+
+
+def _explain(root: type[BaseModel], error: Any) -> str:
+    """One problem in one line: place, value, what is wrong, remedy."""
+    kind, given = error["type"], error["input"]
+    keys, owner = _walk(root, error["loc"])
+    place = ".".join(keys)
+    if kind == "extra_forbidden":
+        known = owner.model_fields if owner else ()
+        return f"{place}: unknown key; {did_you_mean(keys[-1], known)}"
+    if kind == "missing":
+        return f"{place}: missing"
+    if kind == "union_tag_invalid":
+        context = error["ctx"]
+        tag, known = context["tag"], context["expected_tags"].replace("'", "").split(", ")
+        field = context["discriminator"].strip("'")
+        return f"{place}.{field}: unknown {tag!r}; {did_you_mean(tag, known)}"
+    if kind == "union_tag_not_found":
+        return f"{place}.{error['ctx']['discriminator'].strip(chr(39))}: missing"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    shown = "" if isinstance(given, dict) else f" {given!r}"
+    return f"{place}:{shown} {message}"
+
+
+def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:
+    """The keys as written in the file, and the section that owns the last of them.
+
+    Pydantic puts the tag of a union into the location; the file has no such key.
+    """
+    keys: list[str] = []
+    choices: list[type[BaseModel]] = [root]
+    for part in loc:
+        tagged = [c for c in choices if part in _tags(c)]
+        if len(choices) > 1 and tagged:
+            choices = tagged
+            continue
+        keys.append(str(part))
+        if len(keys) < len(loc) and part in choices[0].model_fields and part != loc[-1]:
+            choices = list(_sections(choices[0].model_fields[part].annotation)) or choices
+    return keys, choices[0] if choices else None
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation) if get_origin(annotation) is not None else ():
+        yield from _sections(argument)
+
+
+def _tags(section: type[BaseModel]) -> tuple[Any, ...]:
+    for name in _TAGS:
+        if name in section.model_fields:
+            return get_args(section.model_fields[name].annotation)
+    return ()
+
+
+def _table(section: BaseModel) -> Any:
+    table = tomlkit.table()
+    fields = type(section).model_fields
+    for name in sorted(fields, key=lambda name: name not in _TAGS):
+        field, value = fields[name], getattr(section, name)
+        if isinstance(value, BaseModel):
+            table[name] = _table(value)
+        elif value is None:
+            table.add(tomlkit.comment(f"{name} is not set.{_described(field.description)}"))
+        else:
+            plain = section.model_dump(mode="json", include={name})[name]
+            item = tomlkit.item(plain)
+            table.add(name, item)
+            if field.description:
+                item.comment(_one_line(field.description))
+    return table
+
+
+def _described(text: str | None) -> str:
+    return f" {_one_line(text)}" if text else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,13 @@
+"""Base of every scenario section: frozen, complete, and strict about unknown keys."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A table of the scenario file. Field descriptions are printed by ``meshfl show``."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )

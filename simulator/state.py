@@ -1,0 +1,167 @@
+"""Plain data to one file and back, without pickle: checkpoints that people may exchange.
+
+Knows None, bool, int, float, str, list, tuple, dict, tensors, arrays, and instances of
+dataclasses, NamedTuples and Sections, and Updates. Tensors are written once however often they are
+referred to, and come back shared by reference. Anything else is a programmer's error.
+
+A file names classes, and only classes of modules that are loaded already are looked up:
+reading a checkpoint imports nothing, and no constructor of a dataclass runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from simulator.errors import UserError
+from simulator.events import Job, Result, Update
+from simulator.section import Section
+
+FORMAT = "meshfl-state-1"
+
+
+def save_state(path: Path, value: object) -> None:
+    """Write atomically: after a kill the file is the old one or the new one."""
+    encoder = _Encoder()
+    text = json.dumps(encoder.encode(value), separators=(",", ":")).encode()
+    arrays = {f"a{i}": a for i, a in enumerate(encoder.arrays)}
+    arrays["json"] = np.frombuffer(text, dtype=np.uint8)
+    partial = path.with_name(path.name + ".partial")
+    save_file(arrays, partial, {"format": FORMAT, "sha256": hashlib.sha256(text).hexdigest()})
+    with partial.open("rb") as written:
+        os.fsync(written.fileno())
+    os.replace(partial, path)
+
+
+def load_state(path: Path, train: Callable[[Job], Update]) -> Any:
+    """``train`` makes the updates anew that were not computed when they were saved."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: damaged ({error}); delete it to start afresh") from None
+    text = bytes(arrays.get("json", np.empty(0, np.uint8)))
+    if metadata.get("format") != FORMAT:
+        raise UserError(f"{path}: format {metadata.get('format')!r}, this version reads {FORMAT!r}")
+    if hashlib.sha256(text).hexdigest() != metadata.get("sha256"):
+        raise UserError(f"{path}: damaged (checksum differs); delete it to start afresh")
+    return _Decoder(arrays, train).decode(json.loads(text))
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
+        self._place: dict[int, int] = {}
+        self._keep: list[object] = []  # ids stay unique only while the objects live
+
+    def encode(self, value: Any) -> Any:
+        match value:
+            case None | bool() | int() | float() | str() if type(value) in _SCALARS:
+                return value
+            case list():
+                return [self.encode(v) for v in value]
+            case dict():
+                return {"$dict": [[self.encode(k), self.encode(v)] for k, v in value.items()]}
+            case torch.Tensor():
+                return {"$tensor": self._array(value)}
+            case np.ndarray():
+                return {"$array": self._array(value)}
+            case Update():
+                result = tuple(value.result) if value.is_computed else None
+                return {"$update": [self.encode(value.job), self.encode(result)]}
+            case Section():
+                return {"$type": _type_name(value), "section": value.model_dump(mode="json")}
+            case tuple() if hasattr(value, "_fields"):
+                fields = dict(zip(value._fields, value, strict=True))
+            case tuple():
+                return {"$tuple": [self.encode(v) for v in value]}
+            case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+            case _:
+                raise TypeError(f"cannot save {type(value).__qualname__}: {value!r:.80}")
+        encoded = {name: self.encode(v) for name, v in fields.items()}
+        return {"$type": _type_name(value), "fields": encoded}
+
+    def _array(self, value: torch.Tensor | np.ndarray) -> int:
+        if id(value) not in self._place:
+            self._place[id(value)] = len(self.arrays)
+            self._keep.append(value)
+            array = value.detach().numpy() if isinstance(value, torch.Tensor) else value
+            self.arrays.append(np.ascontiguousarray(array))
+        return self._place[id(value)]
+
+
+class _Decoder:
+    def __init__(self, arrays: dict[str, np.ndarray], train: Callable[[Job], Update]) -> None:
+        self._arrays = arrays
+        self._train = train
+        self._tensors: dict[int, torch.Tensor] = {}
+
+    def decode(self, value: Any) -> Any:
+        match value:
+            case list():
+                return [self.decode(v) for v in value]
+            case {"$dict": pairs}:
+                return {self.decode(k): self.decode(v) for k, v in pairs}
+            case {"$tuple": items}:
+                return tuple(self.decode(v) for v in items)
+            case {"$tensor": place}:
+                if place not in self._tensors:
+                    self._tensors[place] = torch.from_numpy(self._arrays[f"a{place}"].copy())
+                return self._tensors[place]
+            case {"$array": place}:
+                return self._arrays[f"a{place}"]
+            case {"$update": [job, result]}:
+                update = self._train(self.decode(job))
+                if result is not None:
+                    update.take(Result(*self.decode(result)))
+                return update
+            case {"$type": name, "section": content}:
+                return _find_type(name).model_validate(content)
+            case {"$type": name, "fields": fields}:
+                return self._build(_find_type(name), fields)
+            case _:
+                return value
+
+    def _build(self, kind: Any, fields: dict[str, Any]) -> Any:
+        decoded = {name: self.decode(v) for name, v in fields.items()}
+        if issubclass(kind, tuple):
+            return kind(**decoded)
+        instance = object.__new__(kind)
+        for name, v in decoded.items():
+            object.__setattr__(instance, name, v)
+        return instance
+
+
+_SCALARS = (type(None), bool, int, float, str)
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
+def _find_type(name: str) -> Any:
+    module_name, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    known = isinstance(found, type) and (
+        dataclasses.is_dataclass(found) or issubclass(found, Section) or hasattr(found, "_fields")
+    )
+    if not known:
+        raise UserError(f"the saved state names {name!r}, which this version does not have")
+    return found

@@ -1,0 +1,34 @@
+"""The [training] table: how a device trains when its job does not say otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from simulator.section import Section
+
+
+class TrainingSection(Section):
+    learning_rate: float = Field(0.01, gt=0)
+    """Step size of local SGD."""
+    batch_size: int = Field(20, ge=1)
+    """Samples per local step."""
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the device's samples per job (default 1 if steps is not given)."""
+    steps: int | None = Field(None, ge=1)
+    """Local steps per job, instead of epochs."""
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """Momentum of local SGD, starting from rest in every job."""
+    clip_norm: float | None = Field(None, gt=0)
+    """Bound on the norm of each step's direction, pull and shift included."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_or_steps(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        given = [key for key in ("epochs", "steps") if content.get(key) is not None]
+        if len(given) == 2:
+            raise ValueError("give epochs or steps, not both")
+        return content if given else {"epochs": 1} | content

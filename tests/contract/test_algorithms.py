@@ -1,0 +1,107 @@
+"""What every algorithm promises, on every network. A new algorithm joins by a line in CASES."""
+
+import pytest
+
+CASES = {
+    "fedavg": {"algorithm": {"name": "fedavg"}},
+    "fedavg-rounds": {"algorithm": {"name": "fedavg", "gateway_rounds": 2}},
+    "fedprox": {"algorithm": {"name": "fedavg", "proximal": 0.1}},
+    "fedavg-random": {
+        "algorithm": {"name": "fedavg"},
+        "selection": {"name": "random", "fraction": 0.5},
+        "association": {"name": "random"},
+        "topology": {"reach": 2},
+    },
+}
+NETWORKS = {
+    "flow": {"network": {"kind": "flow", "noise_sigma": 0.3}},
+    "linear": {
+        "network": {
+            "kind": "linear",
+            "d": 0.1,
+            "b": 1.0,
+            "e": 0.05,
+            "f": 0.5,
+            "d_g": 0.5,
+            "b_g": 2.0,
+            "e_g": 0.1,
+            "f_g": 0.2,
+        },
+        "compute": {"kind": "constant"},
+    },
+    "table": {"network": {"kind": "table", "path": "links.csv"}},
+}
+UNRELIABLE = {
+    "network": {"kind": "flow", "loss_probability": 0.2},
+    "compute": {"dropout_probability": 0.2},
+}
+TIMEOUTS = {"fedavg": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}}}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["src,dst,delay_s"]
+    rows += [f"g{g},cloud,{0.25 + g}" for g in range(2)]
+    rows += [f"d{d},g{g},{1 + d + 0.5 * g}" for d in range(6) for g in range(2)]
+    (tmp_path / "links.csv").write_text("\n".join(rows) + "\n")
+    return NETWORKS[request.param]
+
+
+def test_same_seed_same_log_and_another_seed_another(scenario, run_in, case, network):
+    first = run_in(scenario(case, network), "a")
+    again = run_in(scenario(case, network), "b")
+    other = run_in(scenario(case, network, {"run": {"seed": 4}}), "c")
+    assert first["event_log_sha256"] == again["event_log_sha256"]
+    assert first["model_sha256"] == again["model_sha256"]
+    assert first["event_log_sha256"] != other["event_log_sha256"]
+
+
+def test_resumed_as_if_never_interrupted(scenario, run_in, case, network, tmp_path):
+    whole = run_in(scenario(case, network), "whole")
+    for share in (0.15, 0.75):
+        after = int(share * whole["events"])
+        parts = run_in(scenario(case, network), f"parts-{share}", after_events=after)
+        assert parts["event_log_sha256"] == whole["event_log_sha256"]
+        assert parts["model_sha256"] == whole["model_sha256"]
+        for name in ("events.log", "metrics.parquet", "transfers.parquet"):
+            resumed = tmp_path / f"parts-{share}" / name
+            assert resumed.read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_same_log_for_every_number_of_workers(scenario, run_in, case):
+    alone = run_in(scenario(case), "alone")
+    pool = run_in(scenario(case), "pool", workers=3)
+    assert pool["event_log_sha256"] == alone["event_log_sha256"]
+    assert pool["model_sha256"] == alone["model_sha256"]
+
+
+def test_learns_on_real_data(scenario, run_in, case, network):
+    summary = run_in(scenario(case, network, {"run": {"epochs": 8}}))
+    assert summary["stop_reason"] == "epochs"
+    assert summary["final_accuracy"] > 0.85
+
+
+def test_survives_losses_and_dropouts(scenario, run_in, case):
+    timeouts = TIMEOUTS[case["algorithm"]["name"]]
+    summary = run_in(scenario(case, UNRELIABLE, timeouts, {"run": {"epochs": 12}}))
+    assert summary["stop_reason"] == "epochs"
+    assert summary["lost_transfers"] > 0
+    assert summary["final_accuracy"] > 0.6
+
+
+def test_what_is_sent_is_what_is_recorded(scenario, run_in, case, tmp_path):
+    import pandas as pd
+
+    summary = run_in(scenario(case))
+    transfers = pd.read_parquet(tmp_path / "run" / "transfers.parquet")
+    by_kind = transfers.groupby("kind")["bytes"].sum()
+    for kind in ("up", "down", "backhaul", "peer", "overhead"):
+        assert summary[f"bytes_{kind}"] == by_kind.get(kind, 0)
+    ended = transfers[transfers["status"] == "arrived"]
+    assert (ended["end_s"] > ended["start_s"]).all()

@@ -1,0 +1,270 @@
+"""The command line as people use it: real processes, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MESHFL = str(Path(sys.executable).parent / "meshfl")
+QUICKSTART = str(ROOT / "scripts/scenarios/quickstart.toml")
+SHORT = ["--set", "run.epochs=3", "--set", "training.epochs=1"]
+LONG = [
+    *("--set", "run.epochs=30", "--set", "training.epochs=1"),
+    *("--set", "algorithm.gateway_rounds=1", "--set", "record.checkpoint_every_s=0.1"),
+]
+
+
+def meshfl(*arguments, cwd):
+    command = [MESHFL, *map(str, arguments)]
+    env = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
+
+
+def good(*arguments, cwd):
+    done = meshfl(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Two finished short runs."""
+    place = tmp_path_factory.mktemp("runs")
+    good("run", QUICKSTART, *SHORT, "--out", "a", cwd=place)
+    good("run", QUICKSTART, *SHORT, "--set", "run.seed=2", "--out", "b", cwd=place)
+    return place
+
+
+def test_a_run_leaves_all_its_results(finished):
+    folder = finished / "a"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "scenario.toml", "events.log", "metrics.parquet", "transfers.parquet", "summary.json",
+        "model.safetensors", "accuracy.png", "bytes.png",
+    }  # fmt: skip
+    summary = summary_of(folder)
+    promised = (
+        "meshfl_version seed algorithm sim_time_s wall_time_s events final_accuracy best_accuracy "
+        "target time_to_target_s bytes_up bytes_down bytes_backhaul bytes_overhead event_log_sha256"
+    )
+    assert set(promised.split()) <= set(summary)
+    assert summary["events"] == sum(
+        line.split("\t")[1] in ("arrived", "lost", "trained", "alarm")
+        for line in (folder / "events.log").read_text().splitlines()
+    )
+
+
+def test_tables_have_the_promised_columns(finished):
+    metrics = pd.read_parquet(finished / "a/metrics.parquet")
+    transfers = pd.read_parquet(finished / "a/transfers.parquet")
+    assert {"sim_time_s", "epoch", "tier", "accuracy", "loss"} <= set(metrics)
+    assert list(transfers) == [
+        "flow", "src", "dst", "kind", "bytes", "start_s", "end_s", "status", "reason",
+    ]  # fmt: skip
+    assert metrics[metrics["tier"] == "cloud"]["epoch"].tolist() == [0, 1, 2, 3]
+
+
+def test_the_hash_is_that_of_the_log(finished):
+    import hashlib
+
+    digest = hashlib.sha256((finished / "a/events.log").read_bytes()).hexdigest()
+    assert summary_of(finished / "a")["event_log_sha256"] == digest
+
+
+def test_a_finished_run_can_be_repeated_from_its_own_folder(finished):
+    good("run", "a/scenario.toml", "--out", "again", cwd=finished)
+    first, again = summary_of(finished / "a"), summary_of(finished / "again")
+    assert first["event_log_sha256"] == again["event_log_sha256"]
+
+
+def test_plot_and_compare(finished):
+    assert "wrote" in good("plot", "a", "b", "-o", "both", cwd=finished)
+    assert (finished / "both/accuracy.png").read_bytes().startswith(b"\x89PNG")
+    table = good("compare", "a", "b", "--target", "0.5", cwd=finished)
+    assert "fedavg" in table
+    assert "1.00" in table
+    assert "not reached" in good("compare", "a", "b", "--target", "0.999", cwd=finished)
+
+
+def test_picture_of_the_partition(tmp_path):
+    good("data", "partition", QUICKSTART, "-o", "labels.png", cwd=tmp_path)
+    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_gives_a_scenario_and_check_runs_nothing(tmp_path):
+    (tmp_path / "shown.toml").write_text(good("show", QUICKSTART, cwd=tmp_path))
+    assert "30 devices on 3 gateways" in good("check", "shown.toml", cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["shown.toml"]
+
+
+@pytest.mark.parametrize(
+    ("what", "member"),
+    [
+        ("algorithms", "fedavg"), ("networks", "flow"), ("selectors", "random"),
+        ("associators", "nearest"), ("datasets", "digits"), ("models", "resnet18"),
+        ("topologies", "tree-30"),
+    ],
+)  # fmt: skip
+def test_list(what, member, tmp_path):
+    assert member in good("list", what, cwd=tmp_path)
+
+
+def start(folder, *arguments):
+    command = [MESHFL, "run", QUICKSTART, *LONG, "--out", str(folder), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path, process, seconds=60):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, "the run was over too soon"
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    good("run", QUICKSTART, *LONG, "--out", folder, cwd=folder.parent)
+    return summary_of(folder)
+
+
+def test_killed_and_resumed_as_if_never_killed(tmp_path, undisturbed):
+    folder = tmp_path / "run"
+    process = start(folder)
+    for _ in range(2):
+        wait_for(folder / "checkpoint.safetensors", process)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not (folder / "summary.json").exists()
+        command = [MESHFL, "resume", str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.wait() == 0
+    process.communicate()
+    summary = summary_of(folder)
+    for key in ("event_log_sha256", "model_sha256", "sim_time_s", "events", "bytes_up"):
+        assert summary[key] == undisturbed[key]
+
+
+def test_killed_before_the_first_checkpoint(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder, "--set", "record.checkpoint_every_s=1000", *SHORT)
+    wait_for(folder / "events.log", process)
+    process.kill()
+    process.communicate()
+    assert "bytes up" in good("resume", folder, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, undisturbed, signum, workers):
+    folder = tmp_path / "run"
+    process = start(folder, "--workers", workers)
+    wait_for(folder / "checkpoint.safetensors", process)
+    process.send_signal(signum)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"meshfl resume {folder}" in out.replace("\n", "")
+    good("resume", folder, "--workers", "2", cwd=tmp_path)
+    assert summary_of(folder)["event_log_sha256"] == undisturbed["event_log_sha256"]
+
+
+def test_resuming_a_complete_run_says_so(finished):
+    assert "complete already" in good("resume", "a", cwd=finished)
+
+
+def checkpointed(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder)
+    wait_for(folder / "checkpoint.safetensors", process)
+    process.kill()
+    process.communicate()
+    return folder
+
+
+def bad(message, *arguments, cwd):
+    """One clear message, exit code 2, no traceback, and nothing new in the folder."""
+    before = sorted(cwd.rglob("*"))
+    done = meshfl(*arguments, cwd=cwd)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert sorted(cwd.rglob("*")) == before
+
+
+def test_a_truncated_checkpoint_is_told(tmp_path):
+    folder = checkpointed(tmp_path)
+    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    bad("damaged", "resume", folder, cwd=tmp_path)
+
+
+def test_a_shortened_log_is_told(tmp_path):
+    folder = checkpointed(tmp_path)
+    (folder / "events.log").write_text("")
+    bad("events.log: 0 bytes, the checkpoint needs", "resume", folder, cwd=tmp_path)
+
+
+TOPOLOGY = """{"schema": 1, "name": "t", "nodes": [
+  {"name": "cloud", "tier": "cloud"}, {"name": "g", "tier": "gateway"},
+  {"name": "d", "tier": "device"}],
+ "links": [{"a": "cloud", "b": "g", "rate_bps": 1e6, "latency_s": 0.1}%s]}"""
+LINK = ', {"a": "g", "b": "d", "rate_bps": %s, "latency_s": 0.1}'
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("no.toml: no such scenario file", ["run", "no.toml"]),
+        ("run.epoch: unknown key; did you mean 'epochs'?", ["run", QUICKSTART, "--set", "run.epoch=2"]),
+        ("unknown data set 'digitz'", ["run", QUICKSTART, "--set", "data.name=digitz"]),
+        ("meshfl data fetch cinic10", ["run", QUICKSTART, "--set", "data.name=cinic10"]),
+        ("unknown model", ["show", QUICKSTART, "--set", "model.name=none"]),
+        ("device 'd' has no", ["check", QUICKSTART, "--set", "topology.path={cwd}/lonely.json"]),
+        ("rate_bps", ["check", QUICKSTART, "--set", "topology.path={cwd}/negative.json"]),
+        ("absent.json", ["run", QUICKSTART, "--set", "topology.path={cwd}/absent.json"]),
+        ("nan", ["run", "replay.toml"]),
+        ("empty partition", ["run", QUICKSTART, "--set", "data.fraction=0.01", "--set", "data.partition={kind = 'iid'}"]),
+        ("needs an image", ["run", QUICKSTART, "--set", "model.name=cnn-async-hfl"]),
+        ("'char-lstm' is for characters", ["run", QUICKSTART, "--set", "model.name=char-lstm"]),
+        ("holds no run", ["resume", "."]),
+        ("holds no finished run", ["plot", "."]),
+        ("holds no finished run", ["compare", "nowhere", "--target", "0.5"]),
+        ("exists already", ["run", QUICKSTART, "--out", "."]),
+        ("unknown data set 'mnits'; did you mean 'mnist'?", ["data", "fetch", "mnits"]),
+        ("Invalid value for '--workers'", ["run", QUICKSTART, "--workers", "0"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_message(tmp_path, message, arguments, monkeypatch):
+    monkeypatch.setenv("MESHFL_DATA", str(tmp_path / "data"))
+    (tmp_path / "lonely.json").write_text(TOPOLOGY % "")
+    (tmp_path / "negative.json").write_text(TOPOLOGY % (LINK % -5))
+    (tmp_path / "delays.csv").write_text("1,2\n3,nan\n")
+    (tmp_path / "cloud.csv").write_text("1,2\n")
+    files = 'kind = "replay"\ndelays = "delays.csv"\ncloud = "cloud.csv"\n'
+    (tmp_path / "replay.toml").write_text(
+        f"[run]\nepochs = 1\n[topology]\n{files}[network]\n{files}"
+        '[model]\nname = "mlp"\n[algorithm]\nname = "fedavg"\n'
+    )
+    arguments = [a.replace("{cwd}", str(tmp_path)) for a in arguments]
+    if arguments[:1] == ["run"] and "--out" not in arguments:
+        arguments += ["--out", "out"]
+    bad(message, *arguments, cwd=tmp_path)
+
+
+def test_help_is_quick(tmp_path):
+    began = time.monotonic()
+    assert "network-realistic" in good("--help", cwd=tmp_path)
+    assert time.monotonic() - began < 1.5

@@ -1,0 +1,82 @@
+"""What must hold for a topology beyond each record by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from simulator.errors import UserError, did_you_mean
+from simulator.units import NodeId
+
+if TYPE_CHECKING:
+    from topologies.topology import Topology
+
+
+def check(topology: Topology) -> None:
+    """Raise a ``UserError`` that names the first record that cannot stand."""
+    check_names("nodes", (node.name for node in topology.nodes))
+    check_names("media", (medium.name for medium in topology.media))
+    _check_tiers(topology)
+    _check_links(topology)
+    _check_reach(topology)
+
+
+def check_names(key: str, names: Iterable[str]) -> None:
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if (first := seen.setdefault(name, i)) != i:
+            raise UserError(
+                f"{key}[{i}]: the name {name!r} is taken by {key}[{first}]; give each its own"
+            )
+
+
+def _check_tiers(topology: Topology) -> None:
+    clouds = [node.name for node in topology.nodes if node.tier == "cloud"]
+    if len(clouds) != 1:
+        raise UserError(f"exactly one node must be of tier 'cloud', not {len(clouds)} {clouds}")
+    for tier, found in (("gateway", topology.gateways), ("device", topology.devices)):
+        if not found:
+            raise UserError(f"no node is of tier {tier!r}; at least one must be")
+
+
+def _check_links(topology: Topology) -> None:
+    media = {medium.name for medium in topology.media}
+    seen: dict[frozenset[NodeId], int] = {}
+    for i, link in enumerate(topology.links):
+        for end in (link.a, link.b):
+            if not 0 <= end < len(topology.nodes):
+                raise UserError(
+                    f"links[{i}]: node id {end} is outside 0..{len(topology.nodes) - 1}"
+                )
+        place = f"links[{i}] {topology.nodes[link.a].name!r}-{topology.nodes[link.b].name!r}"
+        if link.a == link.b:
+            raise UserError(f"{place}: a link joins two different nodes; remove it")
+        if (first := seen.setdefault(frozenset((link.a, link.b)), i)) != i:
+            raise UserError(f"{place}: links[{first}] joins the same nodes; remove one")
+        if link.medium is not None and link.medium not in media:
+            raise UserError(
+                f"{place}: unknown medium {link.medium!r}; {did_you_mean(link.medium, media)}"
+            )
+
+
+def _check_reach(topology: Topology) -> None:
+    nodes = topology.nodes
+    for device in topology.devices:
+        if not topology.reach(device):
+            raise UserError(
+                f"device {nodes[device].name!r} has no link to any gateway; "
+                "add a link or remove the device"
+            )
+    found = {topology.cloud}
+    queue = [topology.cloud]
+    while queue:
+        for other in topology.neighbours[queue.pop()]:
+            if other not in found and nodes[other].tier == "gateway":
+                found.add(other)
+                queue.append(other)
+    for gateway in topology.gateways:
+        if gateway not in found:
+            raise UserError(
+                f"gateway {nodes[gateway].name!r} has no path to the cloud "
+                f"{nodes[topology.cloud].name!r}; add a link to it or to another gateway"
+            )
