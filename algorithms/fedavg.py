@@ -21,7 +21,7 @@ from pydantic import Field
 from algorithms.rules import weighted_mean
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Selector, Simulation
-from simulator.section import Section
+from simulator.section import LONGEST_S, Section
 from simulator.units import NodeId
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class FedAvgSection(Section):
     """R: rounds inside a gateway per cloud round."""
     proximal: float = Field(0.0, ge=0)
     """mu of FedProx; 0 is FedAvg."""
-    gateway_timeout_s: float | None = Field(None, gt=0)
+    gateway_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """A gateway closes its round after this time with what has come; unset: it waits."""
-    cloud_timeout_s: float | None = Field(None, gt=0)
+    cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """The same for the cloud's round."""
 
 
@@ -129,6 +129,8 @@ class FedAvg:
     model: torch.Tensor | None = None
     gathering: Gathering = field(default_factory=Gathering)
     gateways: dict[NodeId, Gateway] = field(default_factory=dict)
+    orders: dict[NodeId, Order] = field(default_factory=dict)
+    """By device: the newest that has reached it."""
 
     def start(self, sim: Simulation) -> None:
         self.model = sim.model
@@ -137,11 +139,10 @@ class FedAvg:
     def handle(self, sim: Simulation, event: Event) -> None:
         match event:
             case Arrived(dst=gateway, message=CloudModel() as message):
-                self._enter(gateway, message)
-                self._open_round(sim, gateway)
+                if self._enter(gateway, message):
+                    self._open_round(sim, gateway)
             case Arrived(src=gateway, dst=device, message=GatewayModel() as message):
-                tag, pull = Order(gateway, message.round), self.params.proximal
-                sim.train(Job(node=device, start=message.model, tag=tag, pull=pull))
+                self._train(sim, device, Order(gateway, message.round), message.model)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
                 sim.send(device, order.gateway, DeviceUpdate(order.round, update))
             case Arrived(src=device, dst=gateway, message=DeviceUpdate() as message):
@@ -173,12 +174,23 @@ class FedAvg:
         if self.params.cloud_timeout_s is not None:
             sim.after(self.params.cloud_timeout_s, Deadline(cloud, self.gathering.round))
 
-    def _enter(self, gateway: NodeId, message: CloudModel) -> None:
-        """Take the cloud's model up, whatever the gateway was doing."""
+    def _enter(self, gateway: NodeId, message: CloudModel) -> bool:
+        """Take the cloud's model up, unless the gateway has a newer one already."""
         before = self.gateways.get(gateway)
+        if before and before.cloud_round >= message.round:
+            return False
         gathering = before.gathering if before else Gathering()
         left = self.params.gateway_rounds
         self.gateways[gateway] = Gateway(message.model, message.round, left, gathering)
+        return True
+
+    def _train(self, sim: Simulation, device: NodeId, order: Order, start: torch.Tensor) -> None:
+        """Unless the device has a newer model of that gateway already."""
+        before = self.orders.get(device)
+        if before and before.gateway == order.gateway and before.round >= order.round:
+            return
+        self.orders[device] = order
+        sim.train(Job(node=device, start=start, tag=order, pull=self.params.proximal))
 
     def _open_round(self, sim: Simulation, gateway: NodeId) -> None:
         state = self.gateways[gateway]

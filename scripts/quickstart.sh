@@ -5,4 +5,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/setup.sh
 out=runs/quickstart
 [ ! -e "$out" ] || out=runs/quickstart-$(date +%Y%m%d-%H%M%S)
-exec .venv/bin/meshfl run scripts/scenarios/quickstart.toml --out "$out" --workers 2
+exec .venv/bin/meshfl run scripts/scenarios/quickstart.toml --out "$out"

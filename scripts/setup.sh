@@ -16,6 +16,6 @@ stamp=$("$python" --version; cat setup.cfg pyproject.toml constraints.txt)
 if [ "$(cat .venv/meshfl-installed 2>/dev/null || true)" != "$stamp" ]; then
     echo "meshfl: installing into .venv (some minutes the first time)"
     "$python" -m venv --clear .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+    .venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,ns3]'
     printf '%s\n' "$stamp" > .venv/meshfl-installed
 fi

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from algorithms import ALGORITHMS
+from ns3_scenarios.section import Ns3Section
 from selection import ASSOCIATORS, SELECTORS
 from simulator.compute import DeviceCompute
 from simulator.data.catalog import data_folder
@@ -18,18 +19,19 @@ from simulator.errors import UserError
 from simulator.kernel import FOREVER, Goals, World
 from simulator.learner import PoolLearner, SerialLearner, Task
 from simulator.models import build_model, model_bytes
+from simulator.network import Network
 from simulator.networks import build_network
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
 from simulator.units import NodeId, to_ns
-from topologies import load_topology
+from topologies import Topology, load_topology
 
 
 def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     """Load and check everything the scenario names; its paths start at ``base``."""
     seed = scenario.run.seed
     topology = load_topology(scenario.topology, seed, base)
-    network = build_network(scenario.network, topology, seed, base)
+    network = _network(scenario, topology, base)
     compute = DeviceCompute(scenario.compute, topology.devices, seed, base)
     dataset = load(scenario.data.name, data_folder())
     _check_fit(scenario, dataset)
@@ -52,6 +54,15 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
         goals=_goals(scenario),
         seed=seed,
     )
+
+
+def _network(scenario: Scenario, topology: Topology, base: Path) -> Network:
+    section, seed = scenario.network, scenario.run.seed
+    if not isinstance(section, Ns3Section):
+        return build_network(section, topology, seed, base)
+    from ns3_scenarios.network import Ns3Network
+
+    return Ns3Network(topology, section, seed)
 
 
 def _check_fit(scenario: Scenario, dataset: Dataset) -> None:

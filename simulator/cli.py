@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from simulator.errors import UserError
+from simulator.topology_cli import topology_app
 
 if TYPE_CHECKING:
     from simulator.kernel import Simulation
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: fetch them, look at how they are split.")
 app.add_typer(data_app, name="data", no_args_is_help=True)
+app.add_typer(topology_app, name="topology")
 console = Console()
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (TOML).", metavar="SCENARIO")]
@@ -43,9 +45,12 @@ def main() -> None:
     """Entry point: bad input is one message and exit code 2, never a traceback."""
     try:
         app()
-    except UserError as error:
+    except (UserError, OSError) as error:
         Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
         sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped at once; a run continues from its last checkpoint")
+        sys.exit(INTERRUPTED)
 
 
 @app.command()
@@ -138,7 +143,7 @@ def fetch(
     from simulator.data.fetch import fetch as fetch_data
 
     with console.status(f"fetching {name} ..."):
-        path = fetch_data(name, data_folder())
+        path = fetch_data(name, data_folder(), lambda text: console.print(text, highlight=False))
     console.print(f"{name} is in {path}", highlight=False)
 
 

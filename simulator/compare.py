@@ -20,6 +20,10 @@ def human_bytes(count: float) -> str:
     return f"{count:.2f} TB"
 
 
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"
+
+
 def summary_table(summary: dict[str, Any]) -> Table:
     """The few numbers of a run that people look for first."""
     table = Table(show_header=False, box=None)
@@ -29,7 +33,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         "simulated time": f"{summary['sim_time_s']:,.1f} s in {summary['wall_time_s']:.1f} s",
         "epochs, events": f"{summary['epochs']:,}, {summary['events']:,}",
         "stopped by": summary["stop_reason"],
-        "final loss": f"{summary['final_loss']:.4g}",
+        "final loss": _number(summary["final_loss"]),
     }
     if summary["final_accuracy"] is not None:
         best = f"best {summary['best_accuracy']:.4f}"
@@ -69,7 +73,7 @@ def comparison_table(folders: list[Path], target: float) -> Table:
 def _comparison_row(run: Results, here: Milestone | None, first: Milestone | None) -> list[str]:
     summary = run.summary
     best = summary["best_loss"] if run.is_regression else summary["best_accuracy"]
-    known = [run.name, summary["algorithm"], str(summary["seed"]), f"{best:.4g}"]
+    known = [run.name, summary["algorithm"], str(summary["seed"]), _number(best)]
     if here is None:
         return [*known, "-", "not reached", "-", "-", "-"]
     time_ratio = f"{here.sim_time_s / first.sim_time_s:.2f}" if first and first.sim_time_s else "-"

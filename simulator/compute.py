@@ -5,7 +5,6 @@ Leaves out what a device does besides: two jobs at once never run on one device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,7 +14,7 @@ from pydantic import Field
 
 from simulator.errors import UserError
 from simulator.rng import Stream, generator
-from simulator.section import Section
+from simulator.section import LONGEST_S, Section
 from simulator.units import NodeId, Time, to_ns
 
 
@@ -28,7 +27,7 @@ class _Delay(Section):
 
 class ConstantDelay(_Delay):
     kind: Literal["constant"] = "constant"
-    delay_s: float = Field(0.0, ge=0)
+    delay_s: float = Field(0.0, ge=0, le=LONGEST_S)
 
 
 class _Drawn(_Delay):
@@ -40,18 +39,18 @@ class LogNormalDelay(_Drawn):
     """min(shift + lognormal(mu, sigma), cap); Async-HFL's files: 4, 3, 30 s, 15000 s."""
 
     kind: Literal["lognormal"]
-    mu: float = 4.0
-    sigma: float = Field(3.0, ge=0)
-    shift_s: float = Field(30.0, ge=0)
-    cap_s: float = Field(15000.0, gt=0)
+    mu: float = Field(4.0, ge=-100, le=100)
+    sigma: float = Field(3.0, ge=0, le=10)
+    shift_s: float = Field(30.0, ge=0, le=LONGEST_S)
+    cap_s: float = Field(15000.0, gt=0, le=LONGEST_S)
 
 
 class ExponentialDelay(_Drawn):
     """shift + Exp(mean)"""
 
     kind: Literal["exponential"]
-    shift_s: float = Field(0.0, ge=0)
-    mean_s: float = Field(1.0, ge=0)
+    shift_s: float = Field(0.0, ge=0, le=LONGEST_S)
+    mean_s: float = Field(1.0, ge=0, le=LONGEST_S)
 
 
 class FileDelay(_Delay):
@@ -115,8 +114,9 @@ def read_delays(path: Path, count: int) -> list[float]:
             delay = float(line)
         except ValueError:
             raise UserError(f"{path}, line {number}: {line!r} is not a number") from None
-        if not math.isfinite(delay) or delay < 0:
-            raise UserError(f"{path}, line {number}: delay {line} must be finite and at least 0")
+        if not 0 <= delay <= LONGEST_S:  # nan neither
+            bounds = f"0 to {LONGEST_S:g} s"
+            raise UserError(f"{path}, line {number}: delay {line} must be within {bounds}")
         delays.append(delay)
     if len(delays) != count:
         raise UserError(f"{path}: {len(delays)} delays for {count} devices; one line a device")

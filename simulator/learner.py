@@ -6,10 +6,14 @@ with one thread, so the bits do not depend on the number of workers.
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +22,7 @@ import torch
 import torch.multiprocessing
 from torch.nn import functional as F
 
+from simulator.errors import UserError
 from simulator.events import Job, Result, Update
 from simulator.kernel import Score
 from simulator.model_section import ModelSection
@@ -27,6 +32,8 @@ from simulator.training import TrainingSection
 from simulator.units import NodeId
 
 _EVALUATION_BATCH = 1024
+_AHEAD = 4
+"""Jobs per worker that are handed over before they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,10 @@ class SerialLearner(_Base):
 
 
 class PoolLearner(_Base):
-    """Trains jobs in worker processes while simulated time goes on; data in shared memory."""
+    """Trains jobs in worker processes while simulated time goes on; data in shared memory.
+
+    Few jobs are handed over ahead of being asked for: each that is done holds a model.
+    """
 
     def __init__(self, task: Task, workers: int) -> None:
         super().__init__(task)
@@ -166,18 +176,64 @@ class PoolLearner(_Base):
         spawn = torch.multiprocessing.get_context("spawn")
         worker_task = replace(task, x_test=task.x_test[:0], y_test=task.y_test[:0])
         self._pool = ProcessPoolExecutor(workers, spawn, _start_worker, (worker_task,))
+        self._waiting: deque[weakref.ref[_Remote]] = deque()
+        self._handed_over: dict[int, Future[tuple[np.ndarray, float]]] = {}
+        self._most = _AHEAD * workers
 
     def train(self, job: Job) -> Update:
-        # As arrays: tensors would travel as one shared-memory file each.
-        shift = None if job.shift is None else job.shift.numpy()
-        plain = replace(job, tag=None, start=job.start.numpy(), shift=shift)  # type: ignore[arg-type]
-        future = self._pool.submit(_work, plain)
-        update = self._update(job, lambda: _result_of(future))
-        weakref.finalize(update, future.cancel).atexit = False
-        return update
+        remote = _Remote(job)
+        weakref.finalize(remote, self._drop, id(remote)).atexit = False
+        self._waiting.append(weakref.ref(remote))
+        self._hand_over_more()
+        return self._update(job, lambda: self._result(remote))
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _result(self, remote: _Remote) -> Result:
+        self._hand_over(remote)
+        try:
+            model, loss = self._handed_over[id(remote)].result()
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker process has died (out of memory?); the run can be resumed from its "
+                "last checkpoint"
+            ) from None
+        del self._handed_over[id(remote)]
+        remote.job = None
+        self._hand_over_more()
+        return Result(torch.from_numpy(model), loss)
+
+    def _hand_over_more(self) -> None:
+        while self._waiting and len(self._handed_over) < self._most:
+            remote = self._waiting.popleft()()
+            if remote is not None and remote.job is not None:
+                self._hand_over(remote)
+
+    def _hand_over(self, remote: _Remote) -> None:
+        if id(remote) in self._handed_over:
+            return
+        assert remote.job is not None
+        self._handed_over[id(remote)] = self._pool.submit(_work, _as_arrays(remote.job))
+
+    def _drop(self, key: int) -> None:
+        """Nobody can ask for this result any more."""
+        future = self._handed_over.pop(key, None)
+        if future is not None:
+            future.cancel()
+
+
+class _Remote:
+    """A job on its way through the pool; lives as long as somebody may want its result."""
+
+    def __init__(self, job: Job) -> None:
+        self.job: Job | None = job
+
+
+def _as_arrays(job: Job) -> Any:
+    """Tensors would travel as one shared-memory file each."""
+    shift = None if job.shift is None else job.shift.numpy()
+    return replace(job, tag=None, start=job.start.numpy(), shift=shift)  # type: ignore[arg-type]
 
 
 _worker: tuple[Task, FlatModule]
@@ -185,9 +241,19 @@ _worker: tuple[Task, FlatModule]
 
 def _start_worker(task: Task) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the run
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)  # meant for the run, which ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     _worker = task, task.build()
+
+
+def _end_with_parent() -> None:
+    """A killed run cannot end its workers."""
+    parent = torch.multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(job: Any) -> tuple[np.ndarray, float]:
@@ -195,8 +261,3 @@ def _work(job: Any) -> tuple[np.ndarray, float]:
     shift = None if job.shift is None else torch.from_numpy(job.shift)
     result = train(task, net, replace(job, start=torch.from_numpy(job.start), shift=shift))
     return result.model.numpy(), result.loss
-
-
-def _result_of(future: Future[tuple[np.ndarray, float]]) -> Result:
-    model, loss = future.result()
-    return Result(torch.from_numpy(model), loss)

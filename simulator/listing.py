@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_args
 
 
 def entries(what: str) -> dict[str, str]:
@@ -13,9 +13,11 @@ def entries(what: str) -> dict[str, str]:
 
             return {name: _first_line(inspect.getmodule(a)) for name, a in ALGORITHMS.items()}
         case "networks":
-            from simulator.networks import NETWORKS
+            from ns3_scenarios.section import Ns3Section
+            from simulator.networks import NetworkSection
 
-            return _described(NETWORKS)
+            sections = (*get_args(get_args(NetworkSection)[0]), Ns3Section)
+            return _described({s.model_fields["kind"].default: s for s in sections})
         case "selectors":
             from selection import SELECTORS
 
@@ -33,9 +35,13 @@ def entries(what: str) -> dict[str, str]:
 
             return MODEL_DESCRIPTIONS
         case _:
-            from topologies import shipped
+            from topologies import Topology, shipped
 
-            return {name: path.name for name, path in shipped().items()}
+            found = {name: Topology.load(path) for name, path in shipped().items()}
+            return {
+                name: f"{len(t.devices)} devices, {len(t.gateways)} gateways"
+                for name, t in found.items()
+            }
 
 
 def _described(registry: dict[str, Any]) -> dict[str, str]:

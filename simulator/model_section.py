@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from simulator.errors import unknown_name
 from simulator.section import Section
@@ -32,7 +32,7 @@ class ModelSection(Section):
     """Units of each hidden layer, for mlp and sensor-mlp; left out: the model's default."""
     layers: PositiveInt | None = None
     """LSTM layers, for char-lstm; left out: the model's default, 2."""
-    transfer_bytes: PositiveInt | None = None
+    transfer_bytes: int | None = Field(None, ge=1, le=2**40)
     """Size of the model on the network; left out: 4 bytes per parameter."""
 
     @field_validator("name")

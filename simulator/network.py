@@ -38,6 +38,10 @@ class Network(Protocol):
         """How long a lone transfer should take: a belief for selectors, never the clock."""
         ...
 
+    def close(self) -> None:
+        """Let go of what the network holds outside of this process."""
+        ...
+
     def save(self) -> dict[str, object]:
         """The state to resume from, of plain values (see ``simulator.state``)."""
         ...

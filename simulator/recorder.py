@@ -53,6 +53,9 @@ class FolderRecorder:
         self._parts = dict(state["parts"]) if state else {METRICS: 0, TRANSFERS: 0}
         self._hash = _cut(folder / EVENTS, state["log_bytes"]) if state else hashlib.sha256()
         self._log = (folder / EVENTS).open("ab" if state else "wb")
+        for table, count in self._parts.items():
+            for number in range(count):
+                _check_part(part_path(folder, table, number))
 
     def transfer(
         self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
@@ -138,6 +141,16 @@ def part_path(folder: Path, table: str, number: int) -> Path:
     return folder / PARTS / f"{number:06d}-{table}"
 
 
+def _check_part(path: Path) -> None:
+    """Now, not when the run is over."""
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{path}: cannot be read ({error}); delete {CHECKPOINT} to start afresh"
+        ) from None
+
+
 def merge_parts(folder: Path, table: str, count: int) -> None:
     read = [pq.read_table(part_path(folder, table, i)) for i in range(count)]
     empty = _transfer_table([]) if table == TRANSFERS else pa.table({"sim_time_s": []})
@@ -148,12 +161,19 @@ def merge_parts(folder: Path, table: str, count: int) -> None:
 def write_parquet(path: Path, table: pa.Table) -> None:
     partial = path.with_name(path.name + ".partial")
     pq.write_table(table, partial)
-    os.replace(partial, path)
+    _put(partial, path)
 
 
 def write_text(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
+    _put(partial, path)
+
+
+def _put(partial: Path, path: Path) -> None:
+    """On disk before it has its name: a power cut leaves the old file or the new one."""
+    with partial.open("rb") as written:
+        os.fsync(written.fileno())
     os.replace(partial, path)
 
 

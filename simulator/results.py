@@ -14,6 +14,12 @@ from simulator.errors import UserError
 from simulator.kernel import BYTE_KINDS
 from simulator.recorder import METRICS, SUMMARY, TRANSFERS
 
+_NEEDED = (
+    "algorithm", "seed", "devices", "gateways", "sim_time_s", "wall_time_s", "epochs", "events",
+    "stop_reason", "final_accuracy", "final_loss", "best_accuracy", "best_loss", "target",
+    "time_to_target_s", *(f"bytes_{kind}" for kind in BYTE_KINDS),
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Milestone:
@@ -39,11 +45,13 @@ class Results:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        return _read(self.folder / METRICS)
+        sent = [f"bytes_{kind}" for kind in BYTE_KINDS]
+        needed = ["sim_time_s", "tier", "epoch", "accuracy", "loss", *sent]
+        return _read(self.folder / METRICS, needed)
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        return _read(self.folder / TRANSFERS)
+        return _read(self.folder / TRANSFERS, ["src", "dst", "kind", "bytes", "start_s", "end_s"])
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -67,16 +75,24 @@ class Results:
 
 def read_summary(folder: Path) -> dict[str, Any]:
     try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+        summary = json.loads((folder / SUMMARY).read_text())
     except FileNotFoundError:
         raise UserError(f"{folder}: holds no finished run ({SUMMARY} is missing)") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{folder / SUMMARY}: cannot be read ({error})") from None
-    return summary
+    found = summary if isinstance(summary, dict) else {}
+    for key in _NEEDED:
+        if key not in found:
+            raise UserError(f"{folder / SUMMARY}: not a run's summary (no {key!r})")
+    return found
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, needed: list[str]) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        frame = pd.read_parquet(path)
     except Exception as error:
         raise UserError(f"{path}: cannot be read ({error})") from None
+    for column in needed:
+        if column not in frame:
+            raise UserError(f"{path}: not a run's table (no column {column!r})")
+    return frame

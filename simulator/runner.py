@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,16 +48,18 @@ def start(
         )
 
     world = build(scenario, base, workers)
+    _make_folder(scenario, base, folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        own = _copy_inputs(scenario, base, folder)
-        write_text(folder / SCENARIO, own.to_toml())
-        sim = Simulation(world, FolderRecorder(folder, _names(world)))
-        sim.start()
-    except UserError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return _Run(scenario, folder, sim, 0.0).execute(watch)
+        with _alone_in(folder):
+            sim = Simulation(world, FolderRecorder(folder, _names(world)))
+            try:
+                sim.start()
+            except UserError:
+                shutil.rmtree(folder)
+                raise
+            return _Run(scenario, folder, sim, 0.0).execute(watch)
+    finally:
+        _close(world)
 
 
 def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[str, Any] | None:
@@ -66,10 +70,20 @@ def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[s
         return read_summary(folder)
     scenario = Scenario.load(folder / SCENARIO)
     world = build(scenario, folder, workers)
-    if not (folder / CHECKPOINT).exists():
-        sim = Simulation(world, FolderRecorder(folder, _names(world)))
-        sim.start()
-        return _Run(scenario, folder, sim, 0.0).execute(watch)
+    try:
+        with _alone_in(folder):
+            if (folder / CHECKPOINT).exists():
+                sim, spent_s = _restored(world, folder)
+            else:
+                sim, spent_s = Simulation(world, FolderRecorder(folder, _names(world))), 0.0
+                sim.start()
+            return _Run(scenario, folder, sim, spent_s).execute(watch)
+    finally:
+        _close(world)
+
+
+def _restored(world: World, folder: Path) -> tuple[Simulation, float]:
+    """The simulation as its checkpoint has it, and the wall-clock time spent on it before."""
     state = load_state(folder / CHECKPOINT, world.learner.train)
     if state["meshfl_version"] != version("meshfl"):
         raise UserError(
@@ -78,7 +92,40 @@ def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[s
         )
     sim = Simulation(world, FolderRecorder(folder, _names(world), state["recorder"]))
     sim.load(state["simulation"])
-    return _Run(scenario, folder, sim, state["wall_time_s"]).execute(watch)
+    return sim, state["wall_time_s"]
+
+
+def _close(world: World) -> None:
+    world.learner.close()
+    world.network.close()
+
+
+def _make_folder(scenario: Scenario, base: Path, folder: Path) -> None:
+    """All at once: a kill leaves either no folder or one that can be resumed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"{error.strerror}: {error.filename}"
+        raise UserError(f"{folder}: cannot be made ({reason}); choose another --out") from None
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
+        draft = Path(made) / "run"
+        draft.mkdir()
+        own = _copy_inputs(scenario, base, draft)
+        write_text(draft / SCENARIO, own.to_toml())
+        os.replace(draft, folder)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two processes that write one run would spoil it."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{folder}: another process is running it; wait for that one") from None
+    finally:
+        os.close(place)
 
 
 def _names(world: World) -> list[str]:
@@ -115,7 +162,6 @@ class _Run:
             return self._finish()
         finally:
             self._recorder.close()
-            self.sim.learner.close()
 
     def _checkpoint(self) -> None:
         state = {
@@ -152,8 +198,8 @@ class _Run:
             "events": progress.events,
             "final_accuracy": progress.accuracy,
             "best_accuracy": progress.best_accuracy,
-            "final_loss": progress.loss,
-            "best_loss": progress.best_loss,
+            "final_loss": _finite(progress.loss),
+            "best_loss": _finite(progress.best_loss),
             "target": self.scenario.run.target,
             "time_to_target_s": None if reached is None else to_seconds(reached),
             "bytes_to_target": None if to_target is None else sum(to_target.values()),
@@ -171,11 +217,21 @@ class _Run:
         }
 
 
+def _finite(number: float | None) -> float | None:
+    """JSON has no name for what a diverged run ends with."""
+    return number if number is not None and np.isfinite(number) else None
+
+
 @contextmanager
 def _interruptible(sim: Simulation) -> Iterator[None]:
-    """SIGINT and SIGTERM pause the run between two events instead of tearing it."""
+    """SIGINT and SIGTERM pause the run between two events instead of tearing it.
+
+    One event may train many devices; a second signal does not wait for it.
+    """
 
     def pause(signum: int, frame: object) -> None:
+        if sim.interrupted:
+            raise KeyboardInterrupt
         sim.interrupted = True
 
     before = {s: signal.signal(s, pause) for s in (signal.SIGINT, signal.SIGTERM)}

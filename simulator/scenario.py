@@ -5,12 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self, get_args, get_origin
+from typing import Annotated, Any, Self, get_args, get_origin
 
 import tomlkit
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from algorithms import AlgorithmSection
+from ns3_scenarios.section import Ns3Section
 from selection import AssociationSection, SelectionSection
 from selection.associators import NearestSection
 from selection.selectors import SelectAllSection
@@ -19,7 +20,7 @@ from simulator.data.section import DataSection
 from simulator.errors import UserError, did_you_mean
 from simulator.model_section import ModelSection
 from simulator.networks import NetworkSection
-from simulator.section import Section
+from simulator.section import LONGEST_S, Section
 from simulator.training import TrainingSection
 from topologies.section import TopologySection
 
@@ -29,7 +30,7 @@ class RunSection(Section):
     """All random numbers of the run follow from it."""
     epochs: int | None = Field(None, ge=1)
     """Stop after so many cloud epochs."""
-    sim_time_s: float | None = Field(None, gt=0)
+    sim_time_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """Stop at this simulated time."""
     target: float | None = None
     """Test accuracy (for regression: loss) whose time is measured."""
@@ -48,7 +49,7 @@ class RunSection(Section):
 class RecordSection(Section):
     evaluate_every_epochs: int | None = Field(1, ge=1)
     """Evaluate the global model after every so many cloud epochs."""
-    evaluate_every_s: float | None = Field(None, gt=0)
+    evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
     checkpoint_every_s: float = Field(60.0, gt=0)
     """Wall-clock time between checkpoints."""
@@ -57,7 +58,7 @@ class RecordSection(Section):
 class Scenario(Section):
     run: RunSection
     topology: TopologySection
-    network: NetworkSection
+    network: Annotated[NetworkSection | Ns3Section, Field(discriminator="kind")]
     compute: ComputeSection = ConstantDelay()
     data: DataSection = DataSection()
     model: ModelSection
@@ -81,8 +82,8 @@ class Scenario(Section):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            problems = "\n  ".join(_explain(cls, e) for e in error.errors(include_url=False))
-            raise UserError(f"{path}:\n  {problems}") from None
+            problems = _explain_all(cls, error)
+            raise UserError("\n  ".join([f"{path}:", *problems])) from None
 
     def to_toml(self) -> str:
         """Every key with its value and meaning; the file gives the same scenario again."""
@@ -99,12 +100,13 @@ _TAGS = ("kind", "name")
 def _lay_over(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     path = key.strip().split(".")
-    if not equals or len(path) < 2 or not all(path):
-        raise UserError(f"--set {setting}: must read section.key=value")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
+    whole_section = len(path) == 1 and isinstance(parsed, dict)
+    if not equals or not all(path) or (len(path) == 1 and not whole_section):
+        raise UserError(f"--set {setting}: must read section.key=value")
     table = content
     for part in path[:-1]:
         table = table.setdefault(part, {})
@@ -113,10 +115,18 @@ def _lay_over(content: dict[str, Any], setting: str) -> None:
     table[path[-1]] = parsed
 
 
-def _explain(root: type[BaseModel], error: Any) -> str:
+def _explain_all(root: type[BaseModel], error: ValidationError) -> Iterable[str]:
+    """A line for each place; of a value that may be of several types, what the first one says."""
+    lines: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        keys, owner = _walk(root, problem["loc"])
+        lines.setdefault(".".join(keys), _explain(keys, owner, problem))
+    return lines.values()
+
+
+def _explain(keys: list[str], owner: type[BaseModel] | None, error: Any) -> str:
     """One problem in one line: place, value, what is wrong, remedy."""
     kind, given = error["type"], error["input"]
-    keys, owner = _walk(root, error["loc"])
     place = ".".join(keys)
     if kind == "extra_forbidden":
         known = owner.model_fields if owner else ()
@@ -147,6 +157,8 @@ def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], type[
         if len(choices) > 1 and tagged:
             choices = tagged
             continue
+        if isinstance(part, str) and not part.replace("_", "").isalnum():
+            continue  # the name of a type, such as tuple[int, int]
         keys.append(str(part))
         if len(keys) < len(loc) and part in choices[0].model_fields and part != loc[-1]:
             choices = list(_sections(choices[0].model_fields[part].annotation)) or choices

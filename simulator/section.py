@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+LONGEST_S = 1e9
+"""Thirty years: no time of a scenario may be longer."""
+
 
 class Section(BaseModel):
     """A table of the scenario file. Field descriptions are printed by ``meshfl show``."""

@@ -38,7 +38,7 @@ def save_state(path: Path, value: object) -> None:
     arrays = {f"a{i}": a for i, a in enumerate(encoder.arrays)}
     arrays["json"] = np.frombuffer(text, dtype=np.uint8)
     partial = path.with_name(path.name + ".partial")
-    save_file(arrays, partial, {"format": FORMAT, "sha256": hashlib.sha256(text).hexdigest()})
+    save_file(arrays, partial, {"format": FORMAT, "sha256": _digest(arrays)})
     with partial.open("rb") as written:
         os.fsync(written.fileno())
     os.replace(partial, path)
@@ -57,9 +57,17 @@ def load_state(path: Path, train: Callable[[Job], Update]) -> Any:
     text = bytes(arrays.get("json", np.empty(0, np.uint8)))
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path}: format {metadata.get('format')!r}, this version reads {FORMAT!r}")
-    if hashlib.sha256(text).hexdigest() != metadata.get("sha256"):
+    if _digest(arrays) != metadata.get("sha256"):
         raise UserError(f"{path}: damaged (checksum differs); delete it to start afresh")
     return _Decoder(arrays, train).decode(json.loads(text))
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 class _Encoder:

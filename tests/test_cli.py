@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -181,6 +182,31 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, undisturbed, signum, wor
     assert summary_of(folder)["event_log_sha256"] == undisturbed["event_log_sha256"]
 
 
+def test_workers_end_with_a_killed_run(tmp_path, undisturbed):
+    folder = tmp_path / "run"
+    process = start(folder, "--workers", "2")
+    wait_for(folder / "checkpoint.safetensors", process)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    good("resume", folder, cwd=tmp_path)
+    assert summary_of(folder)["event_log_sha256"] == undisturbed["event_log_sha256"]
+
+
+def test_a_run_that_is_going_on_cannot_be_resumed_beside_it(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder, "--set", "run.epochs=2000")
+    wait_for(folder / "checkpoint.safetensors", process)
+    done = meshfl("resume", folder, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "another process is running it" in done.stderr
+    process.kill()
+    process.communicate()
+
+
 def test_resuming_a_complete_run_says_so(finished):
     assert "complete already" in good("resume", "a", cwd=finished)
 
@@ -217,6 +243,24 @@ def test_a_shortened_log_is_told(tmp_path):
     bad("events.log: 0 bytes, the checkpoint needs", "resume", folder, cwd=tmp_path)
 
 
+def test_a_missing_part_is_told_at_once(tmp_path):
+    folder = checkpointed(tmp_path)
+    next((folder / "parts").iterdir()).unlink()
+    bad("cannot be read", "resume", folder, cwd=tmp_path)
+
+
+def test_what_is_no_run_cannot_be_plotted(tmp_path, finished):
+    for name, content in (("list", "[]"), ("empty", "{}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(content)
+        bad("not a run's summary", "plot", name, cwd=tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "summary.json").write_bytes((finished / "a/summary.json").read_bytes())
+    pd.DataFrame({"x": [1]}).to_parquet(other / "metrics.parquet")
+    bad("no column 'sim_time_s'", "compare", "other", "--target", "0.5", cwd=tmp_path)
+
+
 TOPOLOGY = """{"schema": 1, "name": "t", "nodes": [
   {"name": "cloud", "tier": "cloud"}, {"name": "g", "tier": "gateway"},
   {"name": "d", "tier": "device"}],
@@ -244,6 +288,12 @@ LINK = ', {"a": "g", "b": "d", "rate_bps": %s, "latency_s": 0.1}'
         ("holds no finished run", ["compare", "nowhere", "--target", "0.5"]),
         ("exists already", ["run", QUICKSTART, "--out", "."]),
         ("unknown data set 'mnits'; did you mean 'mnist'?", ["data", "fetch", "mnits"]),
+        ("cloud.csv/run: cannot be made", ["run", QUICKSTART, "--out", "cloud.csv/run"]),
+        ("labels.foo: a picture must end in", ["data", "partition", QUICKSTART, "-o", "labels.foo"]),
+        ("topology.device_rate_bps: -5 should be greater than or equal to 1",
+         ["show", QUICKSTART, "--set", "topology={kind='tree', gateways=1, devices=1, device_rate_bps=-5}"]),
+        ("run.sim_time_s: 1e+300 should be less than", ["show", QUICKSTART, "--set", "run.sim_time_s=1e300"]),
+        ("record.evaluate_every_s: 1e-12 should be", ["show", QUICKSTART, "--set", "record.evaluate_every_s=1e-12"]),
         ("Invalid value for '--workers'", ["run", QUICKSTART, "--workers", "0"]),
     ],
 )  # fmt: skip
@@ -265,6 +315,9 @@ def test_bad_input_is_one_clear_message(tmp_path, message, arguments, monkeypatc
 
 
 def test_help_is_quick(tmp_path):
-    began = time.monotonic()
-    assert "network-realistic" in good("--help", cwd=tmp_path)
-    assert time.monotonic() - began < 1.5
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        assert "network-realistic" in good("--help", cwd=tmp_path)
+        times.append(time.monotonic() - began)
+    assert min(times) < 1.5

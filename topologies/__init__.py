@@ -7,20 +7,24 @@ from pathlib import Path
 from simulator.errors import unknown_name
 from simulator.rng import Stream, generator
 from topologies.generate import tree
+from topologies.records import Building, Link, Medium, Node, Radio, Tier
 from topologies.replay import topology_from_replay
 from topologies.section import FileTopology, ReplayTopology, TopologySection, TreeTopology
-from topologies.topology import Link, Medium, Node, Tier, Topology
+from topologies.topology import Topology
 
 __all__ = [
+    "Building",
     "FileTopology",
     "Link",
     "Medium",
     "Node",
+    "Radio",
     "ReplayTopology",
     "Tier",
     "Topology",
     "TopologySection",
     "TreeTopology",
+    "find_topology",
     "load_topology",
     "shipped",
     "topology_from_replay",
@@ -33,15 +37,21 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted((Path(__file__).parent / "data").glob("*.json"))}
 
 
+def find_topology(path: Path, base: Path = Path()) -> Topology:
+    """A .json file, relative to ``base``; or a shipped topology by its name."""
+    if path.suffix == ".json":
+        return Topology.load(base / path)
+    if str(path) not in shipped():
+        raise unknown_name("shipped topology", str(path), shipped())
+    return Topology.load(shipped()[str(path)])
+
+
 def load_topology(section: TopologySection, seed: int, base: Path) -> Topology:
     """The topology a scenario asks for; its relative paths start at ``base``."""
     match section:
-        case FileTopology(path=path) if path.suffix == ".json":
-            return Topology.load(base / path)
-        case FileTopology(path=path):
-            if str(path) not in shipped():
-                raise unknown_name("shipped topology", str(path), shipped())
-            return Topology.load(shipped()[str(path)])
+        case FileTopology(path=path, profile=profile):
+            topology = find_topology(path, base)
+            return topology if profile is None else topology.with_radio(profile)
         case TreeTopology():
             return tree(
                 section.gateways,

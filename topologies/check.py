@@ -9,6 +9,7 @@ from simulator.errors import UserError, did_you_mean
 from simulator.units import NodeId
 
 if TYPE_CHECKING:
+    from topologies.records import Radio
     from topologies.topology import Topology
 
 
@@ -16,9 +17,13 @@ def check(topology: Topology) -> None:
     """Raise a ``UserError`` that names the first record that cannot stand."""
     check_names("nodes", (node.name for node in topology.nodes))
     check_names("media", (medium.name for medium in topology.media))
+    check_names("radios", (radio.name for radio in topology.radios))
+    _check_places(topology)
     _check_tiers(topology)
     _check_links(topology)
     _check_reach(topology)
+    _check_radios(topology)
+    _check_buildings(topology)
 
 
 def check_names(key: str, names: Iterable[str]) -> None:
@@ -27,6 +32,15 @@ def check_names(key: str, names: Iterable[str]) -> None:
         if (first := seen.setdefault(name, i)) != i:
             raise UserError(
                 f"{key}[{i}]: the name {name!r} is taken by {key}[{first}]; give each its own"
+            )
+
+
+def _check_places(topology: Topology) -> None:
+    for i, node in enumerate(topology.nodes):
+        if (node.latitude is None) != (node.longitude is None):
+            raise UserError(
+                f"nodes[{i}] {node.name!r}: latitude is {node.latitude} and longitude is "
+                f"{node.longitude}; give both or none"
             )
 
 
@@ -80,3 +94,47 @@ def _check_reach(topology: Topology) -> None:
                 f"gateway {nodes[gateway].name!r} has no path to the cloud "
                 f"{nodes[topology.cloud].name!r}; add a link to it or to another gateway"
             )
+
+
+def _check_radios(topology: Topology) -> None:
+    names = [node.name for node in topology.nodes]
+    gateways = [names[g] for g in topology.gateways]
+    devices = [names[d] for d in topology.devices]
+    for i, radio in enumerate(topology.radios):
+        for key, tier, named, known in (
+            ("channels", "gateway", list(radio.channels), gateways),
+            ("rate_limits_bps", "device", list(radio.rate_limits_bps), devices),
+        ):
+            for name in sorted(set(named) - set(known)):
+                raise UserError(
+                    f"radios[{i}] {radio.name!r}: {key} names no {tier}: {name!r}; "
+                    f"{did_you_mean(name, known)}"
+                )
+    if topology.radio is not None:
+        _check_radio_in_use(topology, topology.radio)
+
+
+def _check_radio_in_use(topology: Topology, radio: Radio) -> None:
+    wifi = {link.medium for link in topology.links if link.kind == "wifi"}
+    for i, medium in enumerate(topology.media):
+        if medium.name in wifi and medium.rate_bps != radio.channel_rate_bps:
+            raise UserError(
+                f"media[{i}] {medium.name!r}: rate_bps is {medium.rate_bps:g}, but the first radio "
+                f"{radio.name!r} has channel_rate_bps {radio.channel_rate_bps:g}; make them equal"
+            )
+    for i, node in enumerate(topology.nodes):
+        if node.channel != radio.channels.get(node.name, node.channel):
+            raise UserError(
+                f"nodes[{i}] {node.name!r}: channel is {node.channel}, but the first radio "
+                f"{radio.name!r} gives it {radio.channels[node.name]}; make them equal"
+            )
+
+
+def _check_buildings(topology: Topology) -> None:
+    for i, box in enumerate(topology.buildings):
+        for low, high in (("south", "north"), ("west", "east")):
+            if getattr(box, low) >= getattr(box, high):
+                raise UserError(
+                    f"buildings[{i}]: {low} {getattr(box, low)} is not below {high} "
+                    f"{getattr(box, high)}; swap them"
+                )

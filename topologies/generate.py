@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from simulator.errors import UserError
-from topologies.topology import Link, Medium, Node, Tier, Topology
+from topologies.records import Link, Medium, Node, Tier
+from topologies.topology import Topology
 
 Bounds = tuple[float, float]
 

@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 
 from simulator.errors import UserError
-from topologies.topology import Link, Node, Tier, Topology
+from topologies.records import Link, Node, Tier
+from topologies.topology import Topology
 
 UNLIMITED_BPS = 1e12
 """The tables know no rates, so the links get one that never matters beside the delays."""

@@ -18,7 +18,8 @@ def _ordered(
     return value
 
 
-Rate = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(ge=1)]
+"""In bit/s."""
 RateOrBounds = Annotated[Rate | tuple[Rate, Rate], AfterValidator(_ordered)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -29,6 +30,8 @@ class FileTopology(Section):
     kind: Literal["file"] = "file"
     path: Path
     """A .json file, relative to the scenario's folder; or the name of a shipped topology."""
+    profile: str | None = None
+    """Which of the file's radio profiles to use; by default its first."""
 
 
 class TreeTopology(Section):
@@ -43,8 +46,8 @@ class TreeTopology(Section):
     """Of a gateway's Wi-Fi channel, shared by its devices and both directions."""
     backhaul_rate_bps: RateOrBounds = 100e6
     """Between a gateway and the cloud, each way."""
-    device_latency_s: float = Field(0.003, ge=0)
-    backhaul_latency_s: float = Field(0.005, ge=0)
+    device_latency_s: float = Field(0.003, ge=0, le=1e6)
+    backhaul_latency_s: float = Field(0.005, ge=0, le=1e6)
     reach: Annotated[Count | tuple[Count, Count], AfterValidator(_ordered)] = 1
     """How many gateways a device can use; [low, high] draws it for each device."""
 

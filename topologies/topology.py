@@ -1,7 +1,8 @@
-"""Who can talk to whom, and how fast: nodes of three tiers, links, shared media.
+"""Who can talk to whom, and how fast: nodes of three tiers, links, shared media, radio profiles.
 
-Files hold names, the program holds ids (indices into ``nodes``). ``Node``, ``Link`` and ``Medium``
-are the file's records too: a field added there can be written in a file at once.
+Files hold names, the program holds ids (indices into ``nodes``). The classes of
+``topologies.records`` are the file's records too: a field added there can be written in a file at
+once.
 """
 
 from __future__ import annotations
@@ -9,70 +10,31 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-import pydantic.dataclasses
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from simulator.errors import UserError, did_you_mean, unknown_name
 from simulator.units import NodeId
 from topologies.check import check, check_names
+from topologies.records import Building, Link, Medium, Node, Radio, Tier
 
 SCHEMA = 1
-
-Name = Annotated[str, Field(min_length=1)]
-Rate = Annotated[float, Field(gt=0)]
-_strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Tier(StrEnum):
-    CLOUD = "cloud"
-    GATEWAY = "gateway"
-    DEVICE = "device"
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=_strict)
-class Node:
-    name: Name
-    tier: Annotated[Tier, Field(strict=False)]
-    latitude: Annotated[float, Field(ge=-90, le=90)] | None = None
-    longitude: Annotated[float, Field(ge=-180, le=180)] | None = None
-    height_m: float | None = None
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=_strict)
-class Link:
-    """Both ways between ``a`` and ``b``, each way with ``rate_bps`` of its own (full duplex).
-
-    With a ``medium``, both ways and all links of that medium also share the medium's rate.
-    """
-
-    a: NodeId
-    b: NodeId
-    rate_bps: Rate
-    latency_s: Annotated[float, Field(ge=0)]
-    kind: Literal["ethernet", "fibre", "wifi"] = "ethernet"
-    medium: Name | None = None
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=_strict)
-class Medium:
-    """What several links share, such as the Wi-Fi channel of a gateway."""
-
-    name: Name
-    rate_bps: Rate
 
 
 @dataclass(frozen=True)
 class Topology:
+    """Its channels and the rates of its Wi-Fi are those of its first radio, if it has radios."""
+
     name: str
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     media: tuple[Medium, ...] = ()
+    radios: tuple[Radio, ...] = ()
+    buildings: tuple[Building, ...] = ()
 
     def __post_init__(self) -> None:
         check(self)
@@ -92,6 +54,40 @@ class Topology:
     def reach(self, device: NodeId) -> tuple[NodeId, ...]:
         """The gateways that the device has a link to, in the order of its links."""
         return tuple(n for n in self.neighbours[device] if self.nodes[n].tier is Tier.GATEWAY)
+
+    @property
+    def radio(self) -> Radio | None:
+        """The radio profile in use: the first."""
+        return self.radios[0] if self.radios else None
+
+    def with_radio(self, name: str) -> Topology:
+        """The same places under another of the radio profiles."""
+        names = [radio.name for radio in self.radios]
+        if name not in names:
+            raise unknown_name(f"radio profile of topology {self.name!r}:", name, names)
+        if names[0] == name:
+            return self
+        radio = self.radios[names.index(name)]
+        rate = radio.channel_rate_bps
+        wifi = {link.medium for link in self.links if link.kind == "wifi"}
+        return replace(
+            self,
+            radios=(radio, *(r for r in self.radios if r is not radio)),
+            nodes=tuple(
+                replace(n, channel=radio.channels[n.name]) if n.name in radio.channels else n
+                for n in self.nodes
+            ),
+            media=tuple(replace(m, rate_bps=rate) if m.name in wifi else m for m in self.media),
+            links=tuple(
+                replace(x, rate_bps=rate) if x.kind == "wifi" and x.medium else x
+                for x in self.links
+            ),
+        )
+
+    def rate_limit_bps(self, device: NodeId) -> float | None:
+        """The pace of the device's application, each way by itself; None: as fast as it gets."""
+        limits = self.radio.rate_limits_bps if self.radio else {}
+        return limits.get(self.nodes[device].name)
 
     def id_of(self, name: str) -> NodeId:
         try:
@@ -125,6 +121,10 @@ class Topology:
         parts.append(_json_list("nodes", map(asdict, self.nodes)))
         parts.append(_json_list("media", map(asdict, self.media)))
         parts.append(_json_list("links", links))
+        if self.radios:
+            parts.append(_json_list("radios", map(asdict, self.radios)))
+        if self.buildings:
+            parts.append(_json_list("buildings", map(asdict, self.buildings)))
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
     @classmethod
@@ -155,11 +155,11 @@ class Topology:
 
 
 def _json_list(key: str, records: Iterable[dict[str, Any]]) -> str:
-    rows = [json.dumps({k: v for k, v in r.items() if v is not None}) for r in records]
+    rows = [json.dumps({k: v for k, v in r.items() if v not in (None, {})}) for r in records]
     return f'"{key}": [' + ",".join(f"\n  {row}" for row in rows) + "\n]"
 
 
-Record = TypeVar("Record", Node, Link, Medium)
+Record = TypeVar("Record", Node, Link, Medium, Radio, Building)
 
 
 def _parse(text: str) -> Topology:
@@ -181,8 +181,14 @@ def _parse(text: str) -> Topology:
     nodes = _records(Node, raw, "nodes")
     check_names("nodes", (node.name for node in nodes))
     ids = {node.name: i for i, node in enumerate(nodes)}
-    links = _records(Link, raw, "links", ids)
-    return Topology(name, nodes, links, _records(Medium, raw, "media"))
+    return Topology(
+        name,
+        nodes,
+        _records(Link, raw, "links", ids),
+        _records(Medium, raw, "media"),
+        _records(Radio, raw, "radios"),
+        _records(Building, raw, "buildings"),
+    )
 
 
 def _records(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.data.samples import Dataset, Ints
+from simulator.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_SUFFIXES = (".png", ".svg", ".pdf")
 _MAX_TICKS = 60
 _LEGEND_CLASSES = 20
 """With more classes, a colour bar stands for the legend."""
@@ -105,6 +107,8 @@ def _explain_colors(figure: Figure, axes: Axes, dataset: Dataset) -> None:
 
 def _save(figure: Figure, path: Path) -> None:
     """Written beside ``path`` first: a kill leaves no half picture."""
+    if path.suffix not in _SUFFIXES:
+        raise UserError(f"{path}: a picture must end in {', '.join(_SUFFIXES)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -70,6 +70,9 @@ class FlowNetwork:
         route = self._routes.find(src, dst)
         return route.latency + math.ceil(8 * nbytes * SECOND / route.rate_bps - SLACK_NS)
 
+    def close(self) -> None:
+        pass
+
     def save(self) -> dict[str, object]:
         return {
             "now": self._now,

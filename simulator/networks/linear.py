@@ -106,6 +106,9 @@ class LinearDelayNetwork:
         constant, mean = self._shift_and_mean(dst, size)
         return to_ns(constant + mean)
 
+    def close(self) -> None:
+        pass
+
     def save(self) -> dict[str, object]:
         broadcasts = {id(b): b for b in (*self._heard.values(), *self._open.values())}
         number = {key: i for i, key in enumerate(broadcasts)}

@@ -30,18 +30,30 @@ class Routes:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self.capacities = [link.rate_bps for link in topology.links for _ in range(2)]
-        """In bit/s: per link its two directions, then the media."""
+        """In bit/s: per link its two directions, the media, two ways per limited device."""
         medium = {m.name: len(self.capacities) + k for k, m in enumerate(topology.media)}
         self.capacities += [m.rate_bps for m in topology.media]
+        sending, receiving = (self._add_limits() for _ in range(2))
         self._hops: dict[tuple[NodeId, NodeId], Path] = {}
         for k, link in enumerate(topology.links):
             shared = () if link.medium is None else (medium[link.medium],)
             latency = to_ns(link.latency_s)
-            self._hops[link.a, link.b] = latency, 1, (2 * k, *shared)
-            self._hops[link.b, link.a] = latency, 1, (2 * k + 1, *shared)
+            for way, (a, b) in enumerate(((link.a, link.b), (link.b, link.a))):
+                paced = (*sending.get(a, ()), *receiving.get(b, ()))
+                self._hops[a, b] = latency, 1, (2 * k + way, *shared, *paced)
         self._forwards = [node.tier is not Tier.DEVICE for node in topology.nodes]
         self._inner: dict[tuple[NodeId, NodeId], Path] = {}
         self._found: dict[tuple[NodeId, NodeId], Route] = {}
+
+    def _add_limits(self) -> dict[NodeId, tuple[int]]:
+        """A capacity for each device whose application has a pace, for one direction."""
+        added = {}
+        for device in self._topology.devices:
+            limit = self._topology.rate_limit_bps(device)
+            if limit is not None:
+                added[device] = (len(self.capacities),)
+                self.capacities.append(limit)
+        return added
 
     def find(self, src: NodeId, dst: NodeId) -> Route:
         route = self._found.get((src, dst))

@@ -99,6 +99,9 @@ class TableNetwork:
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         return self._delay(src, dst)
 
+    def close(self) -> None:
+        pass
+
     def save(self) -> dict[str, object]:
         return {
             "sent": self._sent,

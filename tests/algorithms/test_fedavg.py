@@ -192,6 +192,29 @@ def test_the_clouds_timeout_leaves_a_slow_gateway_out():
     assert cloud_rows(sim)[-1][0] == 17
 
 
+class Overtaken(LosesSome):
+    """The flows with the given numbers take so many seconds, whatever the table says."""
+
+    slow: dict = {}  # noqa: RUF012
+
+    def send(self, now, src, dst, nbytes):
+        usual = self._delays[src, dst]
+        self._delays[src, dst] = self.slow.get(self._sent, usual // SECOND) * SECOND
+        flow = super().send(now, src, dst, nbytes)
+        self._delays[src, dst] = usual
+        return flow
+
+
+def test_a_model_that_was_overtaken_by_a_newer_one_is_ignored(monkeypatch):
+    # g1's first model (flow 1) takes 25 s; round 1 closes at 20 s without g1, and its model of
+    # round 2 arrives at 22 s. Round 2: d2 has it at 23 s, answers at 33 s, g1 at 34, cloud at 36.
+    monkeypatch.setattr(Overtaken, "slow", {1: 25})
+    monkeypatch.setitem(globals(), "LosesSome", Overtaken)
+    sim = simulate(epochs=2, cloud_timeout_s=20)
+    assert [t for t, _, _ in cloud_rows(sim)] == [0, 20, 36]
+    assert sim.model[0].item() == pytest.approx(7 + (4 * 7 + 2 * -6) / 6)
+
+
 def test_proximal_pull_reaches_the_job():
     learner = HandLearner()
     simulate(learner=learner, proximal=0.5)

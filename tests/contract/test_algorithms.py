@@ -30,6 +30,11 @@ NETWORKS = {
         "compute": {"kind": "constant"},
     },
     "table": {"network": {"kind": "table", "path": "links.csv"}},
+    "ns3": {
+        "network": {"kind": "ns3"},
+        "topology": {"kind": "file", "path": "campus-12"},
+        "training": {"epochs": 2},
+    },
 }
 UNRELIABLE = {
     "network": {"kind": "flow", "loss_probability": 0.2},
@@ -43,7 +48,9 @@ def case(request):
     return CASES[request.param]
 
 
-@pytest.fixture(params=NETWORKS)
+@pytest.fixture(
+    params=[pytest.param(n, marks=pytest.mark.ns3) if n == "ns3" else n for n in NETWORKS]
+)
 def network(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = ["src,dst,delay_s"]

@@ -72,8 +72,8 @@ def test_delays_from_a_file(tmp_path):
     ("content", "message"),
     [
         ("1\n2\n", "2 delays for 3 devices"),
-        ("1\nnan\n3\n", "line 2: delay nan must be finite"),
-        ("1\n2\n-3\n", "line 3: delay -3 must be finite and at least 0"),
+        ("1\nnan\n3\n", "line 2: delay nan must be within 0 to"),
+        ("1\n2\n-3\n", "line 3: delay -3 must be within 0 to"),
         ("1\nfast\n3\n", "line 2: 'fast' is not a number"),
         (None, "cannot read"),
     ],

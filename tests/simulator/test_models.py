@@ -234,7 +234,7 @@ def test_wrong_kind_of_input(name: str, shape: Shape, need: str) -> None:
         ({"name": "mlp", "layers": 2}, "layers does not apply to model 'mlp', only to char-lstm"),
         ({"name": "mlp", "hidden": []}, "hidden = [] has no layer, at least 1 is needed"),
         ({"name": "mlp", "hidden": [64, 0]}, "greater than 0"),
-        ({"name": "mlp", "transfer_bytes": 0}, "greater than 0"),
+        ({"name": "mlp", "transfer_bytes": 0}, "greater than or equal to 1"),
         ({"name": "mlp", "depth": 3}, "Extra inputs are not permitted"),
         ({}, "Field required"),
     ],

@@ -108,6 +108,16 @@ def test_a_flipped_byte_in_the_text_is_noticed(tmp_path):
         load(path)
 
 
+def test_a_flipped_byte_in_a_tensor_is_noticed(tmp_path):
+    path = tmp_path / "s"
+    save_state(path, {"model": torch.full((100,), 1.5)})
+    content = path.read_bytes()
+    number = torch.tensor(1.5).numpy().tobytes()
+    path.write_bytes(content.replace(number, torch.tensor(2.5).numpy().tobytes(), 1))
+    with pytest.raises(UserError, match="checksum"):
+        load(path)
+
+
 def test_a_file_cannot_name_just_any_class(tmp_path, monkeypatch):
     save_state(tmp_path / "s", Params())
     monkeypatch.setattr("simulator.state._type_name", lambda value: "subprocess:Popen")

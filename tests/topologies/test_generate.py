@@ -90,7 +90,7 @@ def test_tree_section():
     ("change", "message"),
     [
         ({"devices": 0}, "greater than or equal to 1"),
-        ({"gateway_rate_bps": 0}, "greater than 0"),
+        ({"gateway_rate_bps": 0}, "greater than or equal to 1"),
         ({"device_rate_bps": [2.0, 1.0]}, "low 2.0 is above high 1.0; swap them"),
         ({"reach": [3, 1]}, "low 3 is above high 1"),
         ({"device_rate_bps": [1.0, float("nan")]}, "finite"),

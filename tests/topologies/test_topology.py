@@ -95,12 +95,18 @@ def changed(*path_and_value):
         ),
         (changed("nodes", 3, "tier", "cloud"), r"exactly one .*'cloud', not 2 \['hq', 'cam'\]"),
         (changed("nodes", 0, "tier", "device"), r"exactly one .*'cloud', not 0"),
-        (changed("media", 0, "rate_bps", 0), r"media\[0\] 'air': rate_bps = 0: .*greater than 0"),
+        (
+            changed("media", 0, "rate_bps", 0),
+            r"media\[0\] 'air': rate_bps = 0: .*greater than or equal to 1",
+        ),
         (
             changed("media", 1, RAW["media"][0]),
             r"media\[1\]: the name 'air' is taken by media\[0",
         ),
-        (changed("links", 1, "rate_bps", -1), r"links\[1\]: rate_bps = -1: .*greater than 0"),
+        (
+            changed("links", 1, "rate_bps", -1),
+            r"links\[1\]: rate_bps = -1: .*greater than or equal to 1",
+        ),
         (changed("links", 1, "rate_bps", float("nan")), r"links\[1\]: rate_bps = nan: .*finite"),
         (changed("links", 1, "rate_bps", float("inf")), r"links\[1\]: rate_bps = inf: .*finite"),
         (changed("links", 1, "rate_bps", "9"), r"links\[1\]: rate_bps = '9': .*valid number"),

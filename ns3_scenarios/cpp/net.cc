@@ -1,0 +1,155 @@
+#include "net.h"
+
+#include "scene.h"
+#include "transfers.h"
+
+#include "ns3/building.h"
+#include "ns3/config.h"
+#include "ns3/mac48-address.h"
+#include "ns3/rng-seed-manager.h"
+#include "ns3/simulator.h"
+#include "ns3/string.h"
+#include "ns3/uinteger.h"
+
+using namespace ns3;
+
+namespace meshfl
+{
+struct Net::Impl
+{
+    explicit Impl(const Options& options)
+        : scene(options),
+          transfers(options, scene)
+    {
+    }
+
+    Scene scene;
+    Transfers transfers;
+};
+
+namespace
+{
+constexpr uint32_t kSocketBuffer = 4'000'000;
+
+void
+SetDefaults(const Options& options)
+{
+    RngSeedManager::SetSeed(1);
+    RngSeedManager::SetRun(options.seed);
+    RngSeedManager::ResetNextStreamIndex();
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(options.segmentBytes));
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(kSocketBuffer));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(kSocketBuffer));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
+    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(options.delayedAcks));
+    Config::SetDefault("ns3::ArpCache::PendingQueueSize", UintegerValue(1000));
+    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(options.macQueueDelayS)));
+}
+} // namespace
+
+Net::Net(const Options& options)
+{
+    SetDefaults(options);
+    m = std::make_unique<Impl>(options);
+}
+
+// What ns-3 keeps outside of its simulator is put back too, so that a rebuilt scene is the same.
+Net::~Net()
+{
+    m->transfers.Clear();
+    Simulator::Destroy();
+    m.reset();
+    Config::Reset();
+    Mac48Address::ResetAllocationIndex();
+}
+
+int
+Net::AddNode(const NodeSpec& spec)
+{
+    return m->scene.AddNode(spec);
+}
+
+void
+Net::AddBackhaul(const BackhaulSpec& spec)
+{
+    m->scene.AddBackhaul(spec);
+}
+
+void
+Net::AddBuilding(double xMin, double xMax, double yMin, double yMax, double height)
+{
+    CreateObject<Building>()->SetBoundaries(Box(xMin, xMax, yMin, yMax, 0, height));
+}
+
+void
+Net::Build(const std::vector<int>& gatewayOfNode)
+{
+    m->scene.Build(gatewayOfNode);
+}
+
+void
+Net::Associate(int device, int gateway)
+{
+    m->scene.Associate(device, gateway);
+}
+
+int
+Net::GatewayOf(int device) const
+{
+    return m->scene.GatewayOf(device);
+}
+
+void
+Net::Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs)
+{
+    m->transfers.Start(flow, NanoSeconds(atNs), src, dst, bytes, NanoSeconds(deadlineNs));
+}
+
+bool
+Net::Advance(int64_t limitNs)
+{
+    auto& transfers = m->transfers;
+    if (!transfers.done.empty())
+    {
+        return true;
+    }
+    transfers.BuryDead();
+    Time wait = Max(NanoSeconds(limitNs) - Simulator::Now(), Time(0));
+    auto limit = Simulator::Schedule(wait, [] { Simulator::Stop(); });
+    Simulator::Run();
+    limit.Cancel();
+    return !transfers.done.empty();
+}
+
+Done
+Net::Pop()
+{
+    Done first = m->transfers.done.front();
+    m->transfers.done.pop_front();
+    return first;
+}
+
+int64_t
+Net::NowNs() const
+{
+    return Simulator::Now().GetNanoSeconds();
+}
+
+uint64_t
+Net::Events() const
+{
+    return Simulator::GetEventCount();
+}
+
+double
+Net::ReceivedPowerDbm(int from, int to) const
+{
+    return m->scene.ReceivedPowerDbm(from, to);
+}
+
+int
+Net::Awake() const
+{
+    return m->scene.Awake();
+}
+} // namespace meshfl

@@ -1,0 +1,99 @@
+// The transfer manager as Python sees it. Standard types only: cppyy has next to nothing to parse.
+//
+//            cloud
+//           /     \        backhaul: point-to-point or CSMA, rate and latency of each link
+//         gw0     gw1      one Wi-Fi access point each, on a channel of its own
+//        / | \     | \     stations, associated with one access point at a time
+//      d0 d1  d2  d3  d4
+//
+// One Net a process, for ns-3's simulator is global. Times are nanoseconds since the start.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace meshfl
+{
+struct Options
+{
+    std::string standard = "n";      // b | g | n | ac | ax
+    double bandGhz = 5;              // 2.4 | 5
+    int widthMhz = 20;               // of n, ac and ax
+    std::string rateManager = "ideal"; // ideal | minstrel | constant:MODE
+    std::string loss = "hybrid-buildings"; // hybrid-buildings | itu-r-1411 | log-distance | fixed
+    double lossExponent = 3;         // log-distance
+    double fixedRssDbm = -60;        // fixed
+    double shadowingSigmaDb = 0;     // log-normal, one draw per pair of nodes
+    std::string transport = "tcp";   // tcp | udp
+    double udpRateBps = 5e6;         // how fast a UDP sender without a rate limit sends
+    uint32_t segmentBytes = 1448;
+    uint32_t amsduBytes = 7935;      // of n, ac and ax; 0: no aggregation into A-MSDUs
+    uint32_t delayedAcks = 8;        // segments per TCP acknowledgement
+    double macQueueDelayS = 10;      // a frame waits no longer in a Wi-Fi queue
+    double longestLinkM = 0;         // the slot time allows for its round trip
+    double sensitivityDbm = -92;     // weaker frames are not noticed
+    uint64_t seed = 1;
+};
+
+struct NodeSpec
+{
+    int tier = 0; // 0 cloud, 1 gateway, 2 device
+    double x = 0, y = 0, z = 0;
+    double txPowerDbm = 20, gainDbi = 0;
+    int channel = 0;        // of a gateway
+    double rateLimitBps = 0; // of a device's application, each way; 0: none
+};
+
+struct BackhaulSpec
+{
+    int a = 0, b = 0;
+    std::string kind = "p2p"; // p2p | csma
+    double rateBps = 1e9, latencyS = 0;
+};
+
+enum class Status : int
+{
+    kArrived = 0,
+    kDeadline,
+    kRefused,
+    kIncomplete,
+    kCancelled
+};
+
+struct Done
+{
+    int64_t flow = -1;
+    int64_t timeNs = 0;
+    int status = 0;
+};
+
+class Net
+{
+  public:
+    explicit Net(const Options& options);
+    ~Net();
+    int AddNode(const NodeSpec& spec);
+    void AddBackhaul(const BackhaulSpec& spec);
+    void AddBuilding(double xMin, double xMax, double yMin, double yMax, double height);
+    void Build(const std::vector<int>& gatewayOfNode); // -1 for cloud and gateways
+
+    // Between transfers of that device; the station associates anew when it next has to send.
+    void Associate(int device, int gateway);
+    int GatewayOf(int device) const;
+
+    void Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs);
+    // Runs to the first transfer that ends, at the latest to limitNs; true: Pop has one.
+    bool Advance(int64_t limitNs);
+    Done Pop();
+
+    int64_t NowNs() const;
+    uint64_t Events() const;
+    double ReceivedPowerDbm(int from, int to) const;
+    int Awake() const; // radios of devices that do not sleep
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> m;
+};
+} // namespace meshfl

@@ -1,0 +1,104 @@
+"""Compile the C++ transfer manager against the installed ns3 package, once.
+
+The result lies in a cache keyed by sources, ns3 version, compiler and flags. Loading it takes
+half a second, where ``from ns import ns`` takes twelve.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from simulator.errors import UserError
+
+SOURCES = Path(__file__).parent / "cpp"
+HEADER = SOURCES / "net.h"
+_FLAGS = ["-O1", "-std=c++20", "-fPIC", "-w"]
+_MODULES = (
+    "core network internet mobility propagation spectrum buildings wifi point-to-point csma "
+    "bridge traffic-control stats"
+)
+
+
+def ns3_folder() -> Path:
+    """Where the ns3 package keeps its headers and libraries; ns-3 itself is not loaded."""
+    found = find_spec("ns3")
+    if found is None or not found.submodule_search_locations:
+        raise UserError(
+            "this scenario runs on ns-3, and the ns3 package is not installed; install it with "
+            "'pip install meshfl[ns3]', or choose another [network] kind"
+        )
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def library() -> Path:
+    """The compiled transfer manager, from the cache or made now (some 15 seconds)."""
+    folder = ns3_folder()
+    compiler = _compiler()
+    cached = _cache() / f"libmeshfl-{_key(folder, compiler)}.so"
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached.parent) as work:
+            made = _compile(compiler, folder, Path(work))
+            os.replace(made, cached)
+    return cached
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "meshfl"
+
+
+def _compiler() -> str:
+    compiler = os.environ.get("CXX") or "c++"
+    if not shutil.which(compiler):
+        raise UserError(
+            f"a C++ compiler is needed once, to build the ns-3 part, and {compiler!r} is missing; "
+            "on Debian or Ubuntu: apt-get install g++"
+        )
+    return compiler
+
+
+def _key(folder: Path, compiler: str) -> str:
+    try:
+        ns3 = version("ns3")
+    except PackageNotFoundError:
+        ns3 = "unknown"
+    seen = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    digest = hashlib.sha256(f"{ns3}{folder}{seen.stdout}{_FLAGS}{_MODULES}".encode())
+    for source in sorted(SOURCES.iterdir()):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _compile(compiler: str, folder: Path, work: Path) -> Path:
+    release = ".".join(version("ns3").split(".")[:2])
+    libraries = folder / "lib64"
+
+    def translate(source: Path) -> str:
+        made = work / f"{source.stem}.o"
+        _run([compiler, *_FLAGS, "-c", f"-I{folder}/include", str(source), "-o", str(made)])
+        return str(made)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(translate, sorted(SOURCES.glob("*.cc"))))
+    linked = [f"-lns{release}-{module}" for module in _MODULES.split()]
+    path = f"-Wl,-rpath,{libraries}"
+    made = work / "libmeshfl.so"
+    linked += [path, "-Wl,--no-undefined"]
+    _run([compiler, "-shared", "-o", str(made), *objects, f"-L{libraries}", *linked])
+    return made
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        first = "\n".join(done.stderr.splitlines()[:10])
+        raise UserError(f"the ns-3 part could not be compiled ({command[0]}):\n{first}")

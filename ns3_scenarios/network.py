@@ -1,0 +1,195 @@
+"""Live co-simulation: every transfer is packets in ns-3, which alone says when it ends.
+
+Left out: devices do not move, and gateways talk to the cloud over wires only. A device that is
+asked to talk to another gateway than before re-associates first, in ns-3, and that takes its
+time; it must have no transfer under way with the old one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ns3_scenarios.process import Ns3Process
+from ns3_scenarios.section import Ns3Section
+from simulator.errors import UserError
+from simulator.network import Completion
+from simulator.networks.routes import Routes
+from simulator.units import FlowId, NodeId, Time, to_ns
+from topologies import Link, Tier, Topology
+from topologies.geography import Position, boxes, distance_m, positions
+
+LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)", 4: "cancelled"}
+_TIERS = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
+_SEND, _ADVANCE = 0, 1
+
+
+class Ns3Network:
+    """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
+
+    def __init__(self, topology: Topology, section: Ns3Section, seed: int) -> None:
+        self._topology = topology
+        self._deadline = to_ns(section.deadline_s)
+        self._routes = Routes(topology)
+        self._gateway = {d: topology.reach(d)[0] for d in topology.devices}
+        self._under_way: dict[FlowId, tuple[NodeId, ...]] = {}
+        self._sent = 0
+        self._calls: list[tuple[int, int, int, int, int]] = []
+        """All that was asked of ns-3, in order: replayed on resume."""
+        self._completions: list[tuple[int, int, int]] = []
+        self._scene = scene_of(topology, section, seed, self._gateway)
+        self._ns3 = Ns3Process()
+        self._ns3.ask("build", *self._scene)
+
+    @classmethod
+    def build(cls, section: Ns3Section, topology: Topology, seed: int, base: Path) -> Ns3Network:
+        return cls(topology, section, seed)
+
+    def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
+        self._calls.append((_SEND, now, src, dst, nbytes))
+        return self._send(now, src, dst, nbytes)
+
+    def advance(self, limit: Time) -> Completion | None:
+        self._calls.append((_ADVANCE, limit, 0, 0, 0))
+        done = self._advance(limit)
+        if done is None:
+            return None
+        self._completions.append(done)
+        flow, time, status = done
+        return Completion(flow, time, LOST.get(status, ""))
+
+    def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
+        route = self._routes.find(src, dst)
+        return route.latency + to_ns(8 * nbytes / route.rate_bps)
+
+    def save(self) -> dict[str, object]:
+        return {
+            "calls": np.array(self._calls, dtype=np.int64).reshape(-1, 5),
+            "completions": np.array(self._completions, dtype=np.int64).reshape(-1, 3),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Ask ns-3 the same again; an answer that differs is an error."""
+        expected = [tuple(row) for row in state["completions"].tolist()]
+        self._calls = [tuple(row) for row in state["calls"].tolist()]
+        for kind, time, src, dst, nbytes in self._calls:
+            if kind == _SEND:
+                self._send(time, src, dst, nbytes)
+            elif (done := self._advance(time)) is not None:
+                self._completions.append(done)
+                self._compare(expected)
+        if len(self._completions) != len(expected):
+            raise self._differs(f"{len(self._completions)} transfers ended, not {len(expected)}")
+
+    def close(self) -> None:
+        self._ns3.close()
+
+    def _send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
+        flow = self._sent
+        self._sent += 1
+        self._meet(src, dst)
+        self._under_way[flow] = (src, dst)
+        self._ns3.tell("start", flow, now, src, dst, nbytes, self._deadline)
+        return flow
+
+    def _advance(self, limit: Time) -> tuple[int, int, int] | None:
+        done = self._ns3.ask("advance", limit)
+        if done is None:
+            return None
+        del self._under_way[done[0]]
+        return tuple(done)
+
+    def _meet(self, src: NodeId, dst: NodeId) -> None:
+        """Bring the device to the gateway that it is to talk with."""
+        for device, other in ((src, dst), (dst, src)):
+            if device not in self._gateway:
+                continue
+            if other in self._topology.gateways and self._gateway[device] != other:
+                self._associate(device, other)
+
+    def _associate(self, device: NodeId, gateway: NodeId) -> None:
+        names = self._topology.nodes
+        if gateway not in self._topology.reach(device):
+            raise UserError(
+                f"device {names[device].name!r} cannot reach gateway {names[gateway].name!r}; "
+                "associate it with one that it has a link to"
+            )
+        if any(device in ends for ends in self._under_way.values()):
+            raise UserError(
+                f"device {names[device].name!r} has a transfer under way and cannot change to "
+                f"gateway {names[gateway].name!r} now; the algorithm must wait for it"
+            )
+        self._gateway[device] = gateway
+        self._ns3.tell("associate", device, gateway)
+
+    def _compare(self, expected: list[tuple[int, ...]]) -> None:
+        place = len(self._completions) - 1
+        if place >= len(expected) or self._completions[place] != expected[place]:
+            was = expected[place] if place < len(expected) else "nothing"
+            raise self._differs(f"transfer {place}: {self._completions[place]}, was {was}")
+
+    def _differs(self, what: str) -> UserError:
+        return UserError(
+            f"ns-3 does not repeat what it did before the checkpoint ({what}); was another ns3 "
+            "version or another topology used? Delete the checkpoint to start afresh"
+        )
+
+
+def scene_of(
+    topology: Topology, section: Ns3Section, seed: int, gateway: dict[NodeId, NodeId]
+) -> tuple[object, ...]:
+    """What the ns-3 process builds: options, nodes, backhaul links, buildings, associations."""
+    radio = topology.radio
+    if radio is None:
+        raise UserError(
+            f"topology {topology.name!r} has no radio profile, which ns-3 needs; use one that has, "
+            "such as 'nycmesh-30', or add radios to the file"
+        )
+    places = positions(topology)
+    wifi = [link for link in topology.links if link.kind == "wifi"]
+    longest = max(distance_m(places[link.a], places[link.b]) for link in wifi)
+    options = {
+        "standard": radio.standard, "bandGhz": radio.band_ghz, "widthMhz": radio.width_mhz,
+        "rateManager": section.rate_manager, "loss": section.loss,
+        "lossExponent": section.loss_exponent, "fixedRssDbm": section.fixed_rss_dbm,
+        "shadowingSigmaDb": section.shadowing_sigma_db, "transport": section.transport,
+        "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
+    }  # fmt: skip
+    nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
+    backhaul = [_backhaul(link, section) for link in topology.links if link.kind != "wifi"]
+    gateways = [gateway.get(i, -1) for i in range(len(topology.nodes))]
+    return options, nodes, backhaul, [list(box) for box in boxes(topology)], gateways
+
+
+def _node(topology: Topology, number: NodeId, place: Position | None) -> dict[str, object]:
+    node, radio = topology.nodes[number], topology.radio
+    assert radio is not None
+    x, y, z = place or (0.0, 0.0, 10.0)
+    spec: dict[str, object] = {"tier": _TIERS[node.tier], "x": x, "y": y, "z": max(z, 1.0)}
+    if node.tier is Tier.CLOUD:
+        return spec
+    device = node.tier is Tier.DEVICE
+    own_gain, own_power = node.antenna_gain_dbi, node.tx_power_dbm
+    gain = radio.device_gain_dbi if device else radio.gateway_gain_dbi
+    spec["gainDbi"] = gain if own_gain is None else own_gain
+    spec["txPowerDbm"] = radio.tx_power_dbm if own_power is None else own_power
+    if device:
+        spec["rateLimitBps"] = topology.rate_limit_bps(number) or 0.0
+    elif node.channel is None:
+        raise UserError(f"gateway {node.name!r} of topology {topology.name!r} has no channel")
+    else:
+        spec["channel"] = node.channel
+    return spec
+
+
+def _backhaul(link: Link, section: Ns3Section) -> dict[str, object]:
+    kind = "csma" if section.backhaul == "csma" else "p2p"
+    return {
+        "a": link.a,
+        "b": link.b,
+        "kind": kind,
+        "rateBps": link.rate_bps,
+        "latencyS": link.latency_s,
+    }

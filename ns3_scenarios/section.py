@@ -1,0 +1,33 @@
+"""The [network] table of a scenario that runs on ns-3."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from simulator.section import LONGEST_S, Section
+
+
+class Ns3Section(Section):
+    """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
+
+    kind: Literal["ns3"] = "ns3"
+    transport: Literal["tcp", "udp"] = "tcp"
+    """UDP has no retransmission: a model that arrives incomplete is lost."""
+    rate_manager: str = Field("ideal", pattern=r"^(ideal|minstrel|constant:\w+)$")
+    """How Wi-Fi chooses its rate: ideal, minstrel, or constant:MODE (say constant:HtMcs4)."""
+    loss: Literal["hybrid-buildings", "itu-r-1411", "log-distance", "fixed"] = "hybrid-buildings"
+    """Propagation loss model."""
+    loss_exponent: float = Field(3.0, gt=0)
+    """Of log-distance."""
+    fixed_rss_dbm: float = -60.0
+    """Received power everywhere, of fixed."""
+    shadowing_sigma_db: float = Field(0.0, ge=0)
+    """Deviation of log-normal shadowing, drawn once for each pair of nodes."""
+    sensitivity_dbm: float = -92.0
+    """Frames that arrive weaker are not noticed (ns-3's own default is -82)."""
+    backhaul: Literal["point-to-point", "csma"] = "point-to-point"
+    """What carries Ethernet and fibre links; csma is one shared wire each, for short spans."""
+    deadline_s: float = Field(3600.0, gt=0, le=LONGEST_S)
+    """A transfer that takes longer is lost."""
