@@ -1,6 +1,6 @@
 """Peak memory of a run with 10,000 devices on 100 gateways, MLP, FlowNetwork.
 
-.venv/bin/python benchmarks/memory.py [DEVICES GATEWAYS]
+.venv/bin/python benchmarks/memory.py [DEVICES GATEWAYS WORKERS]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def synthetic(name: str, folder: Path) -> Dataset:
 
 
 def main() -> None:
-    devices, gateways = map(int, sys.argv[1:] or ("10000", "100"))
+    devices, gateways, workers = map(int, sys.argv[1:] or ("10000", "100", "1"))
     build.load = synthetic
     scenario = Scenario.model_validate(
         {
@@ -43,7 +43,7 @@ def main() -> None:
     )
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        summary = start(scenario, Path(), Path(folder) / "run")
+        summary = start(scenario, Path(), Path(folder) / "run", workers)
     assert summary
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{devices:,} devices on {gateways} gateways, model {summary['model_bytes']:,} bytes")
