@@ -7,7 +7,6 @@ time; it must have no transfer under way with the old one.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from simulator.units import FlowId, NodeId, Time, to_ns
 from topologies import Link, Tier, Topology
 from topologies.geography import Position, boxes, distance_m, positions
 
-LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)", 4: "cancelled"}
+LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)"}
 _TIERS = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
 _SEND, _ADVANCE = 0, 1
 
@@ -39,13 +38,9 @@ class Ns3Network:
         self._calls: list[tuple[int, int, int, int, int]] = []
         """All that was asked of ns-3, in order: replayed on resume."""
         self._completions: list[tuple[int, int, int]] = []
-        self._scene = scene_of(topology, section, seed, self._gateway)
+        scene = scene_of(topology, section, seed, self._gateway)
         self._ns3 = Ns3Process()
-        self._ns3.ask("build", *self._scene)
-
-    @classmethod
-    def build(cls, section: Ns3Section, topology: Topology, seed: int, base: Path) -> Ns3Network:
-        return cls(topology, section, seed)
+        self._ns3.ask("build", *scene)
 
     def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
         self._calls.append((_SEND, now, src, dst, nbytes))

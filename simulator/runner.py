@@ -48,8 +48,8 @@ def start(
         )
 
     world = build(scenario, base, workers)
-    _make_folder(scenario, base, folder)
     try:
+        _make_folder(scenario, base, folder)
         with _alone_in(folder):
             sim = Simulation(world, FolderRecorder(folder, _names(world)))
             try:
@@ -120,10 +120,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
     """Two processes that write one run would spoil it."""
     place = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder}: another process is running it; wait for it") from None
         yield
-    except BlockingIOError:
-        raise UserError(f"{folder}: another process is running it; wait for that one") from None
     finally:
         os.close(place)
 

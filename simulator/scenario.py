@@ -157,8 +157,8 @@ def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], type[
         if len(choices) > 1 and tagged:
             choices = tagged
             continue
-        if isinstance(part, str) and not part.replace("_", "").isalnum():
-            continue  # the name of a type, such as tuple[int, int]
+        if str(part).startswith(("constrained-", "function-", "tuple[")):
+            continue  # pydantic's name for one of the types that a value may have
         keys.append(str(part))
         if len(keys) < len(loc) and part in choices[0].model_fields and part != loc[-1]:
             choices = list(_sections(choices[0].model_fields[part].annotation)) or choices

@@ -93,12 +93,6 @@ Net::Associate(int device, int gateway)
     m->scene.Associate(device, gateway);
 }
 
-int
-Net::GatewayOf(int device) const
-{
-    return m->scene.GatewayOf(device);
-}
-
 void
 Net::Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs)
 {
@@ -127,12 +121,6 @@ Net::Pop()
     Done first = m->transfers.done.front();
     m->transfers.done.pop_front();
     return first;
-}
-
-int64_t
-Net::NowNs() const
-{
-    return Simulator::Now().GetNanoSeconds();
 }
 
 uint64_t

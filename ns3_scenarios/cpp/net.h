@@ -57,8 +57,7 @@ enum class Status : int
     kArrived = 0,
     kDeadline,
     kRefused,
-    kIncomplete,
-    kCancelled
+    kIncomplete
 };
 
 struct Done
@@ -80,14 +79,12 @@ class Net
 
     // Between transfers of that device; the station associates anew when it next has to send.
     void Associate(int device, int gateway);
-    int GatewayOf(int device) const;
 
     void Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs);
     // Runs to the first transfer that ends, at the latest to limitNs; true: Pop has one.
     bool Advance(int64_t limitNs);
     Done Pop();
 
-    int64_t NowNs() const;
     uint64_t Events() const;
     double ReceivedPowerDbm(int from, int to) const;
     int Awake() const; // radios of devices that do not sleep

@@ -27,7 +27,6 @@ class Scene
     // Where `node` is reached from `peer`.
     ns3::Ipv4Address Address(int node, int peer) const;
 
-    int GatewayOf(int device) const { return m_gatewayOf.at(device); }
     void Associate(int device, int gateway);
 
     // A transfer keeps its devices awake and associated between Use and Release.

@@ -62,6 +62,7 @@ def test_every_key_is_shown(tmp_path):
     ("text", "settings", "expected"),
     [
         (MINIMAL + "gateway_round = 2\n", (), "algorithm.gateway_round: unknown key; did you mean 'gateway_rounds'?"),
+        (MINIMAL + "gateway-rounds = 2\n", (), "algorithm.gateway-rounds: unknown key; did you mean 'gateway_rounds'?"),
         (MINIMAL + "[trainning]\n", (), "trainning: unknown key; did you mean 'training'?"),
         (MINIMAL + "[training]\nlearning_rate = -1\n", (), "training.learning_rate: -1 should be greater than 0"),
         (MINIMAL + "[training]\nlearning_rate = nan\n", (), "training.learning_rate: nan should be"),
