@@ -23,6 +23,8 @@ from topologies.geography import Position, boxes, distance_m, positions
 LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)"}
 _TIERS = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
 _SEND, _ADVANCE = 0, 1
+QUEUE_PACKETS = {"fq-codel": 100, "fifo": 500}
+"""In the Wi-Fi device itself: behind fair queues a short one, so that they do the queueing."""
 
 
 class Ns3Network:
@@ -151,6 +153,8 @@ def scene_of(
         "lossExponent": section.loss_exponent, "fixedRssDbm": section.fixed_rss_dbm,
         "shadowingSigmaDb": section.shadowing_sigma_db, "transport": section.transport,
         "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
+        "queue": section.queue, "macQueuePackets": QUEUE_PACKETS[section.queue],
+        "rtsBytes": section.rts_bytes,
     }  # fmt: skip
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
     backhaul = [_backhaul(link, section) for link in topology.links if link.kind != "wifi"]

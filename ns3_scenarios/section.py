@@ -27,6 +27,10 @@ class Ns3Section(Section):
     """Deviation of log-normal shadowing, drawn once for each pair of nodes."""
     sensitivity_dbm: float = -92.0
     """Frames that arrive weaker are not noticed (ns-3's own default is -82)."""
+    rts_bytes: int = Field(2000, ge=0, le=4692480)
+    """Longer Wi-Fi frames are announced by RTS/CTS: devices kilometres apart do not hear each other."""
+    queue: Literal["fq-codel", "fifo"] = "fq-codel"
+    """What waits before a Wi-Fi device: Linux's fair queues, or one queue of 500 packets."""
     backhaul: Literal["point-to-point", "csma"] = "point-to-point"
     """What carries Ethernet and fibre links; csma is one shared wire each, for short spans."""
     deadline_s: float = Field(3600.0, gt=0, le=LONGEST_S)

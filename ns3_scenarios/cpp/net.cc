@@ -44,6 +44,10 @@ SetDefaults(const Options& options)
     Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(options.delayedAcks));
     Config::SetDefault("ns3::ArpCache::PendingQueueSize", UintegerValue(1000));
     Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(options.macQueueDelayS)));
+    Config::SetDefault("ns3::WifiMacQueue::MaxSize",
+                       StringValue(std::to_string(options.macQueuePackets) + "p"));
+    Config::SetDefault("ns3::WifiRemoteStationManager::RtsCtsThreshold",
+                       UintegerValue(options.rtsBytes));
 }
 } // namespace
 

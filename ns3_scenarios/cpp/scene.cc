@@ -1,5 +1,7 @@
 #include "scene.h"
 
+#include "delay.h"
+
 #include "ns3/ap-wifi-mac.h"
 #include "ns3/arp-cache.h"
 #include "ns3/boolean.h"
@@ -17,11 +19,11 @@
 #include "ns3/itu-r-1411-los-propagation-loss-model.h"
 #include "ns3/node-container.h"
 #include "ns3/point-to-point-helper.h"
-#include "ns3/propagation-delay-model.h"
 #include "ns3/simulator.h"
 #include "ns3/ssid.h"
 #include "ns3/sta-wifi-mac.h"
 #include "ns3/string.h"
+#include "ns3/traffic-control-helper.h"
 #include "ns3/uinteger.h"
 #include "ns3/wifi-mac-queue.h"
 #include "ns3/yans-wifi-channel.h"
@@ -199,11 +201,12 @@ Scene::InstallWifi()
 {
     auto channel = CreateObject<YansWifiChannel>();
     channel->SetPropagationLossModel(m_loss);
-    channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
+    channel->SetPropagationDelayModel(CreateObject<DistinctDelay>());
     YansWifiPhyHelper phy;
     phy.SetChannel(channel);
     phy.SetPreambleDetectionModel("ns3::ThresholdPreambleDetectionModel", "MinimumRssi",
                                   DoubleValue(m_options.sensitivityDbm));
+    phy.Set("CcaSensitivity", DoubleValue(m_options.sensitivityDbm));
     WifiHelper wifi;
     wifi.SetStandard(Standard(m_options.standard));
     bool high = m_options.standard != "b" && m_options.standard != "g";
@@ -304,6 +307,12 @@ Scene::InstallStack()
     {
         m_wifiAddress[node] = HostAddress(1, node + 1);
         m_wifiInterface[node] = AddInterface(node, device, m_wifiAddress[node]);
+        if (m_options.queue == "fq-codel")
+        {
+            TrafficControlHelper queues;
+            queues.SetRootQueueDisc("ns3::FqCoDelQueueDisc");
+            queues.Install(device);
+        }
     }
 }
 
