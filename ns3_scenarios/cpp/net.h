@@ -31,7 +31,7 @@ struct Options
     uint32_t amsduBytes = 3839;      // of n, ac and ax; 0: no aggregation into A-MSDUs. An A-MSDU
                                      // that takes over 5 ms at the lowest rate is never sent.
     uint32_t delayedAcks = 8;        // segments per TCP acknowledgement
-    double macQueueDelayS = 10;      // a frame waits no longer in a Wi-Fi queue
+    double macQueueDelayS = 2;       // a frame waits no longer in a Wi-Fi queue
     std::string queue = "fq-codel";  // fq-codel | fifo: what stands before a Wi-Fi device
     uint32_t macQueuePackets = 100;  // in a Wi-Fi device itself
     uint32_t rtsBytes = 2000;        // longer frames are announced by RTS/CTS

@@ -24,6 +24,7 @@
 #include "ns3/sta-wifi-mac.h"
 #include "ns3/string.h"
 #include "ns3/traffic-control-helper.h"
+#include "ns3/traffic-control-layer.h"
 #include "ns3/uinteger.h"
 #include "ns3/wifi-mac-queue.h"
 #include "ns3/yans-wifi-channel.h"
@@ -537,6 +538,26 @@ Scene::Release(int node)
     }
 }
 
+namespace
+{
+// Whether a packet to that address is in the fair queues before `from`. Each holds one flow.
+bool
+WaitsFor(const Address& to, Ptr<WifiNetDevice> from)
+{
+    auto control = from->GetNode()->GetObject<TrafficControlLayer>();
+    auto root = control->GetRootQueueDiscOnDevice(from);
+    for (size_t i = 0; root && i < root->GetNQueueDiscClasses(); i++)
+    {
+        auto first = root->GetQueueDiscClass(i)->GetQueueDisc()->GetInternalQueue(0)->Peek();
+        if (first && first->GetAddress() == to)
+        {
+            return true;
+        }
+    }
+    return false;
+}
+} // namespace
+
 bool
 Scene::IsDrained(int device) const
 {
@@ -549,7 +570,9 @@ Scene::IsDrained(int device) const
     auto type = high ? WIFI_QOSDATA_QUEUE : WIFI_DATA_QUEUE;
     auto tid = high ? std::optional<uint8_t>(0) : std::nullopt;
     WifiContainerQueueId toDevice{type, WIFI_UNICAST, own->GetAddress(), tid};
-    return queueOf(own)->GetNPackets() == 0 && queueOf(access)->GetNPackets(toDevice) == 0;
+    return queueOf(own)->GetNPackets() == 0 && queueOf(access)->GetNPackets(toDevice) == 0 &&
+           !WaitsFor(access->GetAddress(), m_wifi.at(device)) &&
+           !WaitsFor(own->GetAddress(), m_wifi.at(m_gatewayOf.at(device)));
 }
 
 // Only when nothing is queued either way, else what is queued times out.
