@@ -1,5 +1,8 @@
 #include "scene.h"
 
+#include "reception.h"
+#include "remembered_loss.h"
+
 #include "ns3/ap-wifi-mac.h"
 #include "ns3/arp-cache.h"
 #include "ns3/boolean.h"
@@ -181,6 +184,7 @@ Scene::MakeLossModel()
     {
         m_loss->SetNext(Create<PairShadowing>(m_options.shadowingSigmaDb));
     }
+    m_loss = Create<RememberedLoss>(m_loss);
     m_loss->AssignStreams(kLossStream);
 }
 
@@ -254,6 +258,7 @@ Scene::InstallWifi()
         {
             device->GetMac()->SetAttribute("BE_MaxAmsduSize", UintegerValue(m_options.amsduBytes));
         }
+        AllowForCoincidence(device->GetPhy());
         m_wifi[node] = device;
         if (IsDevice(node))
         {
