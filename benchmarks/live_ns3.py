@@ -217,9 +217,8 @@ def start() -> None:
     with tempfile.TemporaryDirectory() as empty:
         for what, cache, wanted in (("compiles first", empty, 25), ("from the cache", empty, 6)):
             wall_s, cpu_s = associated_in_a_process(cache)
-            print(f"start, {what}: {wall_s:.1f} s, {cpu_s:.1f} CPU s")
+            print(f"start of a process to 184 associated stations, {what}: {wall_s:.1f} s")
             tell_goal("CPU seconds", cpu_s, "<", wanted)
-            tell_goal("seconds", wall_s, "<", wanted)
 
 
 def associated_in_a_process(cache: str) -> tuple[float, float]:
@@ -272,14 +271,14 @@ def shipped(name: str) -> Topology:
 
 
 PARTS = {"traffic": traffic, "start": start, "idle": idle, "metro": metro}
+HIDDEN = {"associate": associate}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    choices = [*PARTS, "associate"]
-    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART", choices=choices)
-    for part in parser.parse_args().parts:
-        (PARTS | {"associate": associate})[part]()
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*PARTS, *HIDDEN])
+    for part in parser.parse_args().parts or PARTS:
+        (PARTS | HIDDEN)[part]()
 
 
 if __name__ == "__main__":
