@@ -321,3 +321,13 @@ def test_help_is_quick(tmp_path):
         assert "network-realistic" in good("--help", cwd=tmp_path)
         times.append(time.monotonic() - began)
     assert min(times) < 1.5
+
+
+@pytest.mark.parametrize("module", ["simulator", "simulator.cli"])
+def test_an_import_takes_less_than_a_second(module):
+    code = f"import time, {module}; print(time.process_time())"
+    times = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        times.append(float(done.stdout))
+    assert min(times) < 1

@@ -1,6 +1,7 @@
 #include "scene.h"
 
-#include "delay.h"
+#include "reception.h"
+#include "remembered_loss.h"
 
 #include "ns3/ap-wifi-mac.h"
 #include "ns3/arp-cache.h"
@@ -19,6 +20,7 @@
 #include "ns3/itu-r-1411-los-propagation-loss-model.h"
 #include "ns3/node-container.h"
 #include "ns3/point-to-point-helper.h"
+#include "ns3/propagation-delay-model.h"
 #include "ns3/simulator.h"
 #include "ns3/ssid.h"
 #include "ns3/sta-wifi-mac.h"
@@ -184,6 +186,7 @@ Scene::MakeLossModel()
     {
         m_loss->SetNext(Create<PairShadowing>(m_options.shadowingSigmaDb));
     }
+    m_loss = Create<RememberedLoss>(m_loss);
     m_loss->AssignStreams(kLossStream);
 }
 
@@ -202,7 +205,7 @@ Scene::InstallWifi()
 {
     auto channel = CreateObject<YansWifiChannel>();
     channel->SetPropagationLossModel(m_loss);
-    channel->SetPropagationDelayModel(CreateObject<DistinctDelay>());
+    channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
     YansWifiPhyHelper phy;
     phy.SetChannel(channel);
     phy.SetPreambleDetectionModel("ns3::ThresholdPreambleDetectionModel", "MinimumRssi",
@@ -258,6 +261,7 @@ Scene::InstallWifi()
         {
             device->GetMac()->SetAttribute("BE_MaxAmsduSize", UintegerValue(m_options.amsduBytes));
         }
+        AllowForCoincidence(device->GetPhy());
         m_wifi[node] = device;
         if (IsDevice(node))
         {

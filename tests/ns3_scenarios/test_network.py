@@ -63,6 +63,14 @@ def test_a_device_goes_where_it_is_sent_and_back(network):
         net.send(now, device, second, 10)
 
 
+def test_a_hundred_stations_of_one_gateway_probe_at_once(network):
+    """A frame begins in the nanosecond in which another's header ends: ns-3 would abort."""
+    net, topology = network("nycmesh-184", seed=0)
+    for device in topology.devices:
+        net.send(0, topology.reach(device)[0], device, 1000)
+    assert [done.lost for done in drain(net, 60 * SECOND)] == [""] * 184
+
+
 def test_a_gateway_out_of_reach_is_told(network):
     net, topology = network()
     device = topology.devices[0]
