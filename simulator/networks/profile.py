@@ -1,0 +1,264 @@
+"""Transfers timed by what ns-3 has measured on this very network.
+
+A profile (``meshfl network profile``) knows how long every link takes alone, each way, for a few
+sizes, and how transfers share a channel. At run time a transfer's time follows from its size, its
+link and who else is on the air, times a log-normal noise.
+
+Left out: what queues and windows remember longer than a transfer, and losses, unless
+``loss_probability`` says so. A transfer over several hops takes the time of its slowest channel,
+plus the latencies of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from simulator.errors import UserError
+from simulator.network import Completion
+from simulator.networks.arrivals import Arrivals
+from simulator.networks.cells import Cell, Contention, Event, Link, Load
+from simulator.networks.noise import Noise
+from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
+from topologies import Tier, Topology
+
+Pair = tuple[NodeId, NodeId]
+WIRE = Contention(1.0, 1.0, 1.0, 0.0, 0.0, 1e-6, 0.0, 0.0, 2.0)
+"""A wire is shared equally, and grows as fast as one can look."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was measured. Pairs are directed: device and gateway, gateway and cloud."""
+
+    sizes: tuple[int, ...]
+    """In bytes, ascending."""
+    alone_s: dict[Pair, tuple[float, ...]]
+    """By pair: how long each size takes alone."""
+    channels: dict[NodeId, int]
+    """By gateway: which contend with each other have the same number."""
+    contention: Contention
+    association_s: float
+    """What a device's first transfer with a gateway takes longer."""
+    noise_sigma: float
+    """Log-normal, of repeated lone transfers."""
+
+    def seconds(self, pair: Pair, nbytes: int) -> float:
+        """Alone; straight lines through the measured sizes."""
+        sizes, times = self.sizes, self.alone_s[pair]
+        right = next((i for i, size in enumerate(sizes) if i and nbytes <= size), len(sizes) - 1)
+        left = right - 1
+        slope = (times[right] - times[left]) / (sizes[right] - sizes[left])
+        return max(times[left] + slope * (nbytes - sizes[left]), self.latency_s(pair))
+
+    def latency_s(self, pair: Pair) -> float:
+        """Of nothing at all: what the line through the two smallest sizes leaves, or a tenth."""
+        (a, b), (s, t) = self.sizes[:2], self.alone_s[pair][:2]
+        return max(s - (t - s) / (b - a) * a, s / 10)
+
+
+class Leg(NamedTuple):
+    """One hop: on which channel, and between whom."""
+
+    channel: int
+    pair: Pair
+    link: Link
+
+
+class ProfileNetwork:
+    """Times measured by ns-3 beforehand, shared as ns-3 shares them."""
+
+    def __init__(self, topology: Topology, profile: Profile, noise: Noise) -> None:
+        self._topology = topology
+        self._profile = profile
+        self._noise = noise
+        self._wires = {g: len(topology.nodes) + 2 * g for g in topology.gateways}
+        """The channel towards the cloud; the next one is the way back."""
+        self._gateway: dict[NodeId, NodeId] = {}
+        """Of the devices that have associated."""
+        self._cells: dict[int, Cell] = {}
+        self._latency: dict[FlowId, tuple[Time, bool]] = {}
+        """Of transfers under way: what comes after their channel, and whether they are lost."""
+        self._entering: list[tuple[Time, FlowId, int, Load]] = []
+        self._planned: list[tuple[Time, int, int]] = []
+        """When something happens on a channel, and the version of that plan."""
+        self._arrivals = Arrivals()
+        self._sent = 0
+
+    def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
+        legs = list(self._legs(src, dst))
+        flow = self._sent
+        self._sent += 1
+        factor, lost = self._noise.draw()
+        channel, work, latency = self._slowest(legs, nbytes)
+        main = next(leg for leg in legs if leg.channel == channel)
+        load = Load(flow, main.link, work * factor, work / max(nbytes, 1), self._pace(legs))
+        self._latency[flow] = latency, lost
+        begin = now + self._associate(legs)
+        heappush(self._entering, (begin, flow, channel, load))
+        return flow
+
+    def advance(self, limit: Time) -> Completion | None:
+        while self._step(self._arrivals.first(limit)):
+            pass
+        return self._arrivals.pop(limit)
+
+    def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
+        legs = list(self._legs(src, dst))
+        _, work, latency = self._slowest(legs, nbytes)
+        return latency + math.ceil(max(work, nbytes / self._pace(legs)))
+
+    def close(self) -> None:
+        pass
+
+    def save(self) -> dict[str, object]:
+        return {
+            "sent": self._sent,
+            "gateway": [list(pair) for pair in self._gateway.items()],
+            "latency": [[flow, *value] for flow, value in self._latency.items()],
+            "entering": [[at, ch, _saved(load)] for at, _, ch, load in sorted(self._entering)],
+            "cells": [
+                [number, cell.now, [_saved(load) for load in cell.loads.values()]]
+                for number, cell in self._cells.items()
+            ],
+            "arrivals": self._arrivals.save(),
+            "noise": self._noise.save(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._sent = state["sent"]
+        self._gateway = dict(state["gateway"])
+        self._latency = {flow: (after, lost) for flow, after, lost in state["latency"]}
+        entering = [(at, channel, self._loaded(row)) for at, channel, row in state["entering"]]
+        self._entering = [(at, load.flow, channel, load) for at, channel, load in entering]
+        for number, now, rows in state["cells"]:
+            cell = self._cells[number] = self._new_cell(number, now)
+            cell.loads = {load.flow: load for load in map(self._loaded, rows)}
+            self._plan(number)
+        self._arrivals.load(state["arrivals"])
+        self._noise.load(state["noise"])
+
+    def _loaded(self, row: list[Any]) -> Load:
+        flow, access_point, device, up, left, slope, rate, window, grows_at = row
+        link = Link(access_point, device, up)
+        load = Load(flow, link, left, slope, self._pace_of(device))
+        load.rate = rate
+        if window is not None:
+            load.window, load.grows_at = window, grows_at
+        return load
+
+    def _step(self, limit: Time) -> bool:
+        """Let the next thing happen that happens at or before ``limit``, if any."""
+        planned = self._planned
+        while planned and planned[0][2] != self._cells[planned[0][1]].version:
+            heappop(planned)
+        entering = self._entering
+        if entering and (not planned or entering[0][0] <= planned[0][0]):
+            if entering[0][0] > limit:
+                return False
+            begin, _, channel, load = heappop(entering)
+            if channel not in self._cells:
+                self._cells[channel] = self._new_cell(channel, begin)
+            self._cells[channel].enter(begin, load)
+        elif planned and planned[0][0] <= limit:
+            channel = heappop(planned)[1]
+            self._happen(channel)
+        else:
+            return False
+        self._plan(channel)
+        return True
+
+    def _happen(self, channel: int) -> None:
+        event = self._cells[channel].next_event()
+        assert isinstance(event, Event)
+        self._cells[channel].handle(event)
+        if event.is_end:
+            flow = event.load.flow
+            latency, lost = self._latency.pop(flow)
+            self._arrivals.push(event.time + latency, flow, lost)
+
+    def _plan(self, channel: int) -> None:
+        cell = self._cells[channel]
+        event = cell.next_event()
+        if event is not None:
+            heappush(self._planned, (event.time, channel, cell.version))
+
+    def _new_cell(self, channel: int, now: Time) -> Cell:
+        wired = channel >= len(self._topology.nodes)
+        return Cell(WIRE if wired else self._profile.contention, now)
+
+    def _slowest(self, legs: list[Leg], nbytes: int) -> tuple[int, float, Time]:
+        """The channel with the most work, that work in ns, and the latency of all others."""
+        work: dict[int, float] = {}
+        for leg in legs:
+            seconds = self._profile.seconds(leg.pair, nbytes)
+            work[leg.channel] = work.get(leg.channel, 0.0) + seconds * SECOND
+        channel = max(work, key=lambda c: work[c])
+        others = [leg.pair for leg in legs if leg.channel != channel]
+        return channel, work[channel], to_ns(sum(map(self._profile.latency_s, others)))
+
+    def _legs(self, src: NodeId, dst: NodeId) -> Iterator[Leg]:
+        """From device or gateway up to the cloud or the place where the ways meet, and down."""
+        up = self._ascent(src, dst)
+        down = self._ascent(dst, src)
+        shared = next((node for node in up if node in down), None)
+        if src == dst or shared is None:
+            names = [self._topology.nodes[node].name for node in (src, dst)]
+            raise UserError(
+                f"no way from {names[0]!r} to {names[1]!r}; send between nodes that have a link"
+            )
+        rising = [*up[: up.index(shared)], shared]
+        falling = [*down[: down.index(shared)], shared]
+        for low, high in pairwise(rising):
+            yield self._leg(low, high, True)
+        for low, high in reversed(list(pairwise(falling))):
+            yield self._leg(low, high, False)
+
+    def _ascent(self, node: NodeId, towards: NodeId) -> list[NodeId]:
+        """The node and what is above it; a device is with the gateway that it talks to."""
+        topology = self._topology
+        tier = topology.nodes[node].tier
+        if tier is Tier.CLOUD:
+            return [node]
+        if tier is Tier.GATEWAY:
+            return [node, topology.cloud]
+        reach = topology.reach(node)
+        if towards in topology.gateways:
+            gateway = towards if towards in reach else -1
+        else:
+            gateway = self._gateway.get(node, reach[0])
+        return [node] if gateway < 0 else [node, gateway, topology.cloud]
+
+    def _leg(self, low: NodeId, high: NodeId, up: bool) -> Leg:
+        pair = (low, high) if up else (high, low)
+        if high == self._topology.cloud:
+            return Leg(self._wires[low] + (not up), pair, Link(high, low, False))
+        return Leg(self._profile.channels[high], pair, Link(high, low, up))
+
+    def _associate(self, legs: list[Leg]) -> Time:
+        """A device that was elsewhere, or nowhere, associates first."""
+        wait = 0
+        for leg in legs:
+            device, gateway = leg.link.device, leg.link.access_point
+            if leg.channel < len(self._topology.nodes) and self._gateway.get(device) != gateway:
+                self._gateway[device] = gateway
+                wait = to_ns(self._profile.association_s)
+        return wait
+
+    def _pace(self, legs: list[Leg]) -> float:
+        return min(self._pace_of(leg.link.device) for leg in legs)
+
+    def _pace_of(self, node: NodeId) -> float:
+        limit = None
+        if self._topology.nodes[node].tier is Tier.DEVICE:
+            limit = self._topology.rate_limit_bps(node)
+        return math.inf if limit is None else limit / 8 / SECOND
+
+
+def _saved(load: Load) -> list[object]:
+    window = None if load.window == math.inf else load.window
+    return [load.flow, *load.link, load.left, load.slope, load.rate, window, load.grows_at]
