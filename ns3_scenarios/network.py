@@ -1,5 +1,6 @@
 """Live co-simulation: every transfer is packets in ns-3, which alone says when it ends.
 
+Computations end in the same queue of events, so all times of a round come from one clock.
 Left out: devices do not move, and gateways talk to the cloud over wires only. A device that is
 asked to talk to another gateway than before re-associates first, in ns-3, and that takes its
 time; it must have no transfer under way with the old one.
@@ -22,7 +23,7 @@ from topologies.geography import Position, boxes, distance_m, positions
 
 LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)"}
 _TIERS = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
-_SEND, _ADVANCE = 0, 1
+_SEND, _ADVANCE, _COMPUTE, _CANCEL = range(4)
 
 
 class Ns3Network:
@@ -34,7 +35,7 @@ class Ns3Network:
         self._routes = Routes(topology)
         self._gateway = {d: topology.reach(d)[0] for d in topology.devices}
         self._under_way: dict[FlowId, tuple[NodeId, ...]] = {}
-        self._sent = 0
+        self._next_flow = 0
         self._calls: list[tuple[int, int, int, int, int]] = []
         """All that was asked of ns-3, in order: replayed on resume."""
         self._completions: list[tuple[int, int, int]] = []
@@ -45,6 +46,14 @@ class Ns3Network:
     def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
         self._calls.append((_SEND, now, src, dst, nbytes))
         return self._send(now, src, dst, nbytes)
+
+    def compute(self, now: Time, node: NodeId, duration: Time) -> FlowId:
+        self._calls.append((_COMPUTE, now, node, duration, 0))
+        return self._compute(now, node, duration)
+
+    def cancel(self, flow: FlowId) -> None:
+        self._calls.append((_CANCEL, flow, 0, 0, 0))
+        self._ns3.tell("cancel", flow)
 
     def advance(self, limit: Time) -> Completion | None:
         self._calls.append((_ADVANCE, limit, 0, 0, 0))
@@ -69,21 +78,38 @@ class Ns3Network:
         """Ask ns-3 the same again; an answer that differs is an error."""
         expected = [tuple(row) for row in state["completions"].tolist()]
         self._calls = [tuple(row) for row in state["calls"].tolist()]
-        for kind, time, src, dst, nbytes in self._calls:
-            if kind == _SEND:
-                self._send(time, src, dst, nbytes)
-            elif (done := self._advance(time)) is not None:
-                self._completions.append(done)
-                self._compare(expected)
+        for call in self._calls:
+            self._repeat(call, expected)
         if len(self._completions) != len(expected):
-            raise self._differs(f"{len(self._completions)} transfers ended, not {len(expected)}")
+            raise self._differs(f"{len(self._completions)} flows ended, not {len(expected)}")
 
     def close(self) -> None:
         self._ns3.close()
 
+    def _repeat(self, call: tuple[int, ...], expected: list[tuple[int, ...]]) -> None:
+        match call:
+            case (kind, now, src, dst, nbytes) if kind == _SEND:
+                self._send(now, src, dst, nbytes)
+            case (kind, now, node, duration, _) if kind == _COMPUTE:
+                self._compute(now, node, duration)
+            case (kind, flow, *_) if kind == _CANCEL:
+                self._ns3.tell("cancel", flow)
+            case (_, limit, *_) if (done := self._advance(limit)) is not None:
+                self._completions.append(done)
+                self._compare(expected)
+
+    def _number(self) -> FlowId:
+        flow = self._next_flow
+        self._next_flow += 1
+        return flow
+
+    def _compute(self, now: Time, node: NodeId, duration: Time) -> FlowId:
+        flow = self._number()
+        self._ns3.tell("compute", flow, now, node, duration)
+        return flow
+
     def _send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
-        flow = self._sent
-        self._sent += 1
+        flow = self._number()
         self._meet(src, dst)
         self._under_way[flow] = (src, dst)
         self._ns3.tell("start", flow, now, src, dst, nbytes, self._deadline)
@@ -93,7 +119,7 @@ class Ns3Network:
         done = self._ns3.ask("advance", limit)
         if done is None:
             return None
-        del self._under_way[done[0]]
+        self._under_way.pop(done[0], None)
         return tuple(done)
 
     def _meet(self, src: NodeId, dst: NodeId) -> None:
@@ -123,7 +149,7 @@ class Ns3Network:
         place = len(self._completions) - 1
         if place >= len(expected) or self._completions[place] != expected[place]:
             was = expected[place] if place < len(expected) else "nothing"
-            raise self._differs(f"transfer {place}: {self._completions[place]}, was {was}")
+            raise self._differs(f"flow {place}: {self._completions[place]}, was {was}")
 
     def _differs(self, what: str) -> UserError:
         return UserError(

@@ -36,6 +36,12 @@ def serve(meshfl: Any, commands: TextIO, answers: TextIO) -> None:
             case "start":
                 net.Start(*values)
                 continue
+            case "compute":
+                net.Compute(*values)
+                continue
+            case "cancel":
+                net.Cancel(*values)
+                continue
             case "associate":
                 net.Associate(*values)
                 continue

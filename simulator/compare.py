@@ -8,7 +8,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from simulator.kernel import BYTE_KINDS
+from simulator.parts import BYTE_KINDS
 from simulator.results import Milestone, Results
 
 

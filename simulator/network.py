@@ -6,7 +6,7 @@ start after it, so only the network's own clock can tell when it ends.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from simulator.units import FlowId, NodeId, Time
 
@@ -48,4 +48,17 @@ class Network(Protocol):
 
     def load(self, state: dict[str, object]) -> None:
         """Take up a saved state; the network was built from the same scenario."""
+        ...
+
+
+@runtime_checkable
+class ComputingNetwork(Network, Protocol):
+    """A network in whose clock devices compute too, as they do in ns-3."""
+
+    def compute(self, now: Time, node: NodeId, duration: Time) -> FlowId:
+        """Start a computation; ``advance`` tells its end. It is numbered among the flows."""
+        ...
+
+    def cancel(self, flow: FlowId) -> None:
+        """Give up a computation that has not ended: ``advance`` will not tell its end."""
         ...

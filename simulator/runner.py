@@ -23,7 +23,8 @@ from safetensors.torch import save_file
 
 from simulator.build import build
 from simulator.errors import UserError
-from simulator.kernel import BYTE_KINDS, Simulation, World
+from simulator.kernel import Simulation
+from simulator.parts import BYTE_KINDS, World
 from simulator.recorder import CHECKPOINT, SCENARIO, SUMMARY, FolderRecorder, write_text
 from simulator.results import read_summary
 from simulator.scenario import Scenario

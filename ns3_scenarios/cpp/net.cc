@@ -1,5 +1,6 @@
 #include "net.h"
 
+#include "computations.h"
 #include "scene.h"
 #include "transfers.h"
 
@@ -19,12 +20,14 @@ struct Net::Impl
 {
     explicit Impl(const Options& options)
         : scene(options),
-          transfers(options, scene)
+          transfers(options, scene),
+          computations(transfers.done)
     {
     }
 
     Scene scene;
     Transfers transfers;
+    Computations computations;
 };
 
 namespace
@@ -97,6 +100,18 @@ void
 Net::Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs)
 {
     m->transfers.Start(flow, NanoSeconds(atNs), src, dst, bytes, NanoSeconds(deadlineNs));
+}
+
+void
+Net::Compute(int64_t flow, int64_t atNs, int node, int64_t durationNs)
+{
+    m->computations.Start(flow, NanoSeconds(atNs), node, NanoSeconds(durationNs));
+}
+
+void
+Net::Cancel(int64_t flow)
+{
+    m->computations.Cancel(flow);
 }
 
 bool

@@ -81,6 +81,9 @@ class Net
     void Associate(int device, int gateway);
 
     void Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs);
+    // The device is busy so long; the end counts as one of a transfer.
+    void Compute(int64_t flow, int64_t atNs, int node, int64_t durationNs);
+    void Cancel(int64_t flow); // a computation that has not ended
     // Runs to the first transfer that ends, at the latest to limitNs; true: Pop has one.
     bool Advance(int64_t limitNs);
     Done Pop();

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from simulator.events import Alarm, Arrived, Job, Lost, Result, Trained, Update
-from simulator.kernel import FOREVER, Goals, Score, Simulation, World
+from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.table import TableNetwork
+from simulator.parts import FOREVER, Goals, Score, World
 from simulator.rng import Stream
 from topologies import Link, Node, Tier, Topology
 
