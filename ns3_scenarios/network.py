@@ -8,14 +8,16 @@ time; it must have no transfer under way with the old one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ns3_scenarios.process import Ns3Process
 from ns3_scenarios.section import Ns3Section
+from simulator.device_classes import DeviceClass
 from simulator.errors import UserError
-from simulator.network import Completion
+from simulator.network import Completion, Energy
 from simulator.networks.routes import Routes
 from simulator.units import FlowId, NodeId, Time, to_ns
 from topologies import Link, Tier, Topology
@@ -29,8 +31,17 @@ _SEND, _ADVANCE, _COMPUTE, _CANCEL = range(4)
 class Ns3Network:
     """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
 
-    def __init__(self, topology: Topology, section: Ns3Section, seed: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        section: Ns3Section,
+        seed: int,
+        classes: Mapping[NodeId, DeviceClass] | None = None,
+    ) -> None:
+        """``classes`` tell what each device's processor draws; None: nobody knows."""
         self._topology = topology
+        self._metered = section.energy
+        self._powers_known = classes is not None
         self._deadline = to_ns(section.deadline_s)
         self._routes = Routes(topology)
         self._gateway = {d: topology.reach(d)[0] for d in topology.devices}
@@ -39,7 +50,7 @@ class Ns3Network:
         self._calls: list[tuple[int, int, int, int, int]] = []
         """All that was asked of ns-3, in order: replayed on resume."""
         self._completions: list[tuple[int, int, int]] = []
-        scene = scene_of(topology, section, seed, self._gateway)
+        scene = scene_of(topology, section, seed, self._gateway, classes)
         self._ns3 = Ns3Process()
         self._ns3.ask("build", *scene)
 
@@ -57,12 +68,17 @@ class Ns3Network:
 
     def advance(self, limit: Time) -> Completion | None:
         self._calls.append((_ADVANCE, limit, 0, 0, 0))
-        done = self._advance(limit)
-        if done is None:
-            return None
-        self._completions.append(done)
-        flow, time, status = done
-        return Completion(flow, time, LOST.get(status, ""))
+        return self._advance(limit)
+
+    def energy(self, now: Time) -> dict[NodeId, Energy]:
+        if not self._metered:
+            return {}
+        devices = list(self._topology.devices)
+        used = self._ns3.ask("energy", now, devices)
+        return {
+            device: Energy(radio_j, processor_j if self._powers_known else None)
+            for device, (radio_j, processor_j) in zip(devices, used, strict=True)
+        }
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         route = self._routes.find(src, dst)
@@ -94,8 +110,7 @@ class Ns3Network:
                 self._compute(now, node, duration)
             case (kind, flow, *_) if kind == _CANCEL:
                 self._ns3.tell("cancel", flow)
-            case (_, limit, *_) if (done := self._advance(limit)) is not None:
-                self._completions.append(done)
+            case (_, limit, *_) if self._advance(limit) is not None:
                 self._compare(expected)
 
     def _number(self) -> FlowId:
@@ -115,12 +130,15 @@ class Ns3Network:
         self._ns3.tell("start", flow, now, src, dst, nbytes, self._deadline)
         return flow
 
-    def _advance(self, limit: Time) -> tuple[int, int, int] | None:
+    def _advance(self, limit: Time) -> Completion | None:
         done = self._ns3.ask("advance", limit)
         if done is None:
             return None
-        self._under_way.pop(done[0], None)
-        return tuple(done)
+        flow, time, status, radio_j = done
+        self._completions.append((flow, time, status))
+        ends = self._under_way.pop(flow, ())
+        metered = self._metered and any(end in self._gateway for end in ends)
+        return Completion(flow, time, LOST.get(status, ""), radio_j if metered else None)
 
     def _meet(self, src: NodeId, dst: NodeId) -> None:
         """Bring the device to the gateway that it is to talk with."""
@@ -159,7 +177,11 @@ class Ns3Network:
 
 
 def scene_of(
-    topology: Topology, section: Ns3Section, seed: int, gateway: dict[NodeId, NodeId]
+    topology: Topology,
+    section: Ns3Section,
+    seed: int,
+    gateway: dict[NodeId, NodeId],
+    classes: Mapping[NodeId, DeviceClass] | None = None,
 ) -> tuple[object, ...]:
     """What the ns-3 process builds: options, nodes, backhaul links, buildings, associations."""
     radio = topology.radio
@@ -177,8 +199,11 @@ def scene_of(
         "lossExponent": section.loss_exponent, "fixedRssDbm": section.fixed_rss_dbm,
         "shadowingSigmaDb": section.shadowing_sigma_db, "transport": section.transport,
         "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
+        "energy": section.energy,
     }  # fmt: skip
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
+    for device, own in (classes or {}).items():
+        nodes[device] |= {"idleW": own.idle_w, "busyW": own.busy_w}
     backhaul = [_backhaul(link, section) for link in topology.links if link.kind != "wifi"]
     gateways = [gateway.get(i, -1) for i in range(len(topology.nodes))]
     return options, nodes, backhaul, [list(box) for box in boxes(topology)], gateways

@@ -31,3 +31,5 @@ class Ns3Section(Section):
     """What carries Ethernet and fibre links; csma is one shared wire each, for short spans."""
     deadline_s: float = Field(3600.0, gt=0, le=LONGEST_S)
     """A transfer that takes longer is lost."""
+    energy: bool = False
+    """Meter the energy of devices: radios, and processors if [compute] kind is classes."""

@@ -34,11 +34,11 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     """Load and check everything the scenario names; its paths start at ``base``."""
     seed = scenario.run.seed
     topology = load_topology(scenario.topology, seed, base)
-    network = _network(scenario, topology, base)
     dataset = load(scenario.data.name, data_folder())
     _check_fit(scenario, dataset)
     module = build_model(scenario.model, dataset.x_train.shape[1:], outputs_of(dataset))
     compute = _compute(scenario, topology, module, dataset, base)
+    network = _network(scenario, topology, compute, base)
     nbytes = model_bytes(scenario.model, module)
     associator = ASSOCIATORS[scenario.association.name](scenario.association)
     association = associator.associate(
@@ -59,13 +59,16 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     )
 
 
-def _network(scenario: Scenario, topology: Topology, base: Path) -> Network:
+def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Path) -> Network:
     section, seed = scenario.network, scenario.run.seed
     if not isinstance(section, Ns3Section):
         return build_network(section, topology, seed, base)
     from ns3_scenarios.network import Ns3Network
 
-    return Ns3Network(topology, section, seed)
+    classes = None
+    if isinstance(compute, ClassCompute):
+        classes = {device: compute.class_of(device) for device in topology.devices}
+    return Ns3Network(topology, section, seed, classes)
 
 
 def _compute(

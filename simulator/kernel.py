@@ -218,7 +218,9 @@ class Simulation:
         if self._scored is not self.model:
             self._evaluate(self.now)
         for number, (src, dst, _, kind, nbytes, start) in sorted(self._flows.items()):
-            self.recorder.transfer(self.now, "in-flight", number, src, dst, kind, nbytes, start, "")
+            self.recorder.transfer(
+                self.now, "in-flight", number, src, dst, kind, nbytes, start, "", None
+            )
 
     # Saving
 
@@ -258,16 +260,20 @@ class Simulation:
             if self._computer is not None:
                 self._computer.cancel(number)
 
-    def _end_flow(self, number: FlowId, time: Time, lost: str) -> Event | None:
+    def _end_flow(
+        self, number: FlowId, time: Time, lost: str, radio_j: float | None
+    ) -> Event | None:
         self.progress.now = time
         if number not in self._flows:
             return self._end_job(number)
         src, dst, message, kind, nbytes, start = self._flows.pop(number)
         if not lost:
-            self.recorder.transfer(time, "arrived", number, src, dst, kind, nbytes, start, "")
+            self.recorder.transfer(
+                time, "arrived", number, src, dst, kind, nbytes, start, "", radio_j
+            )
             return Arrived(number, src, dst, message)
         self.progress.lost_transfers += 1
-        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost)
+        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost, radio_j)
         return Lost(number, src, dst, message, lost)
 
     def _end_own(self, entry: _HeapEntry) -> Event | None:

@@ -12,11 +12,22 @@ from simulator.units import FlowId, NodeId, Time
 
 
 class Completion(NamedTuple):
-    """A transfer has ended at ``time``; ``lost`` says why it failed, "" when it arrived."""
+    """A transfer has ended at ``time``; ``lost`` says why it failed, "" when it arrived.
+
+    ``radio_j`` is what the radios of its devices used meanwhile, None where nobody measures.
+    """
 
     flow: FlowId
     time: Time
     lost: str = ""
+    radio_j: float | None = None
+
+
+class Energy(NamedTuple):
+    """What a device has used since the start; a processor without power figures is None."""
+
+    radio_j: float
+    processor_j: float | None
 
 
 class Network(Protocol):
@@ -61,4 +72,8 @@ class ComputingNetwork(Network, Protocol):
 
     def cancel(self, flow: FlowId) -> None:
         """Give up a computation that has not ended: ``advance`` will not tell its end."""
+        ...
+
+    def energy(self, now: Time) -> dict[NodeId, Energy]:
+        """What each device has used until ``now``; empty unless the scenario asks for it."""
         ...

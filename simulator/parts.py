@@ -49,7 +49,7 @@ class Compute(Protocol):
 class Recorder(Protocol):
     def transfer(
         self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
-        kind: str, nbytes: int, start: Time, reason: str,
+        kind: str, nbytes: int, start: Time, reason: str, radio_j: float | None,
     ) -> None: ...  # fmt: skip
     def trained(self, time: Time, update: Update) -> None: ...
     def alarm(self, time: Time, tag: object) -> None: ...

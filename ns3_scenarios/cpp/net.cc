@@ -1,6 +1,7 @@
 #include "net.h"
 
 #include "computations.h"
+#include "energy.h"
 #include "scene.h"
 #include "transfers.h"
 
@@ -19,13 +20,16 @@ namespace meshfl
 struct Net::Impl
 {
     explicit Impl(const Options& options)
-        : scene(options),
-          transfers(options, scene),
-          computations(transfers.done)
+        : energy(options.energy),
+          scene(options),
+          transfers(options, scene, meters),
+          computations(meters, transfers.done)
     {
     }
 
+    bool energy;
     Scene scene;
+    Meters meters;
     Transfers transfers;
     Computations computations;
 };
@@ -88,6 +92,10 @@ void
 Net::Build(const std::vector<int>& gatewayOfNode)
 {
     m->scene.Build(gatewayOfNode);
+    if (m->energy)
+    {
+        m->meters.Install(m->scene);
+    }
 }
 
 void
@@ -136,6 +144,18 @@ Net::Pop()
     Done first = m->transfers.done.front();
     m->transfers.done.pop_front();
     return first;
+}
+
+double
+Net::RadioJ(int node) const
+{
+    return m->meters.RadioJ(node);
+}
+
+double
+Net::ProcessorJ(int node) const
+{
+    return m->meters.ProcessorJ(node);
 }
 
 uint64_t

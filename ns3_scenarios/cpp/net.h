@@ -33,6 +33,7 @@ struct Options
     double macQueueDelayS = 10;      // a frame waits no longer in a Wi-Fi queue
     double longestLinkM = 0;         // the slot time allows for its round trip
     double sensitivityDbm = -92;     // weaker frames are not noticed
+    bool energy = false;             // meter the radios and processors of devices
     uint64_t seed = 1;
 };
 
@@ -43,6 +44,7 @@ struct NodeSpec
     double txPowerDbm = 20, gainDbi = 0;
     int channel = 0;        // of a gateway
     double rateLimitBps = 0; // of a device's application, each way; 0: none
+    double idleW = 0, busyW = 0; // of a device's processor
 };
 
 struct BackhaulSpec
@@ -65,6 +67,7 @@ struct Done
     int64_t flow = -1;
     int64_t timeNs = 0;
     int status = 0;
+    double radioJ = 0; // what the radios of its devices used meanwhile, if there are meters
 };
 
 class Net
@@ -87,6 +90,10 @@ class Net
     // Runs to the first transfer that ends, at the latest to limitNs; true: Pop has one.
     bool Advance(int64_t limitNs);
     Done Pop();
+
+    // Since the start; 0 without meters.
+    double RadioJ(int node) const;
+    double ProcessorJ(int node) const;
 
     uint64_t Events() const;
     double ReceivedPowerDbm(int from, int to) const;

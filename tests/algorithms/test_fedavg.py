@@ -60,7 +60,7 @@ class ListRecorder:
     def __init__(self):
         self.rows, self.transfers = [], []
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
         self.transfers.append((end // SECOND, status, src, dst, kind))
 
     def trained(self, time, update):

@@ -60,7 +60,7 @@ class Recorder:
     rows: list = field(default_factory=list)
     transfers: list = field(default_factory=list)
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
         self.transfers.append((status, kind, nbytes))
 
     def trained(self, time, update):
