@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ns3_scenarios.process import Ns3Process
-from ns3_scenarios.section import Ns3Section
+from ns3_scenarios.section import BackgroundSection, Ns3Section
 from simulator.device_classes import DeviceClass
 from simulator.errors import UserError
 from simulator.network import Completion, Energy
@@ -199,7 +199,7 @@ def scene_of(
         "lossExponent": section.loss_exponent, "fixedRssDbm": section.fixed_rss_dbm,
         "shadowingSigmaDb": section.shadowing_sigma_db, "transport": section.transport,
         "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
-        "energy": section.energy,
+        "energy": section.energy, **_background(section.background),
     }  # fmt: skip
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
     for device, own in (classes or {}).items():
@@ -228,6 +228,18 @@ def _node(topology: Topology, number: NodeId, place: Position | None) -> dict[st
     else:
         spec["channel"] = node.channel
     return spec
+
+
+def _background(section: BackgroundSection | None) -> dict[str, object]:
+    if section is None:
+        return {}
+    return {
+        "backgroundDownBps": section.down_bps,
+        "backgroundUpBps": section.up_bps,
+        "backgroundOnS": section.on_s,
+        "backgroundOffS": section.off_s,
+        "backgroundPacketBytes": section.packet_bytes,
+    }
 
 
 def _backhaul(link: Link, section: Ns3Section) -> dict[str, object]:

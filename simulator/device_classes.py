@@ -50,8 +50,8 @@ class ClassDelay(MayDropOut):
     sigma: float = Field(0.0, ge=0, le=10)
     """Of the log-normal, drawn for every job; 0: a device always takes the same time."""
     mix: dict[str, PositiveFloat] = Field({"raspberry-pi-4": 1.0}, min_length=1)
-    """Shares of the classes; each device draws its class. Built in: raspberry-pi-4, phone,
-    microcontroller, small-server."""
+    """Shares of the classes; each device draws its class. `meshfl list device-classes` tells the
+    built-in ones."""
     classes: dict[str, DeviceClass] = Field({})
     """Classes of your own, each with gflops (per core), cores, idle_w and busy_w."""
 

@@ -1,5 +1,6 @@
 #include "net.h"
 
+#include "background.h"
 #include "computations.h"
 #include "energy.h"
 #include "scene.h"
@@ -20,15 +21,17 @@ namespace meshfl
 struct Net::Impl
 {
     explicit Impl(const Options& options)
-        : energy(options.energy),
+        : options(options),
           scene(options),
+          background(options, scene),
           transfers(options, scene, meters),
           computations(meters, transfers.done)
     {
     }
 
-    bool energy;
+    Options options;
     Scene scene;
+    Background background;
     Meters meters;
     Transfers transfers;
     Computations computations;
@@ -89,10 +92,15 @@ Net::AddBuilding(double xMin, double xMax, double yMin, double yMax, double heig
 }
 
 void
-Net::Build(const std::vector<int>& gatewayOfNode)
+Net::Build(std::vector<int> gatewayOfNode)
 {
+    if (m->options.backgroundDownBps > 0 || m->options.backgroundUpBps > 0)
+    {
+        m->background.AddNeighbours(gatewayOfNode);
+    }
     m->scene.Build(gatewayOfNode);
-    if (m->energy)
+    m->background.Start();
+    if (m->options.energy)
     {
         m->meters.Install(m->scene);
     }

@@ -34,6 +34,9 @@ struct Options
     double longestLinkM = 0;         // the slot time allows for its round trip
     double sensitivityDbm = -92;     // weaker frames are not noticed
     bool energy = false;             // meter the radios and processors of devices
+    double backgroundDownBps = 0, backgroundUpBps = 0; // while on; both 0: no neighbours
+    double backgroundOnS = 1, backgroundOffS = 1;      // means of exponentials
+    uint32_t backgroundPacketBytes = 1000;
     uint64_t seed = 1;
 };
 
@@ -78,7 +81,7 @@ class Net
     int AddNode(const NodeSpec& spec);
     void AddBackhaul(const BackhaulSpec& spec);
     void AddBuilding(double xMin, double xMax, double yMin, double yMax, double height);
-    void Build(const std::vector<int>& gatewayOfNode); // -1 for cloud and gateways
+    void Build(std::vector<int> gatewayOfNode); // -1 for cloud and gateways
 
     // Between transfers of that device; the station associates anew when it next has to send.
     void Associate(int device, int gateway);
