@@ -151,3 +151,4 @@ def test_a_job_on_a_busy_device_replaces_the_one_it_is_running(scenario):
     assert sim.algorithm.seen == [(1_100_000_000, "second")]
     assert sim.progress.stop_reason == "stalled"
     assert sim.progress.jobs_abandoned == 1
+    assert world.network._completions == [(1, 1_100_000_000, 0)], "the first was cancelled in ns-3"
