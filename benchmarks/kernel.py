@@ -16,9 +16,10 @@ import torch
 
 from simulator.compute import ConstantDelay, DeviceCompute
 from simulator.events import Arrived, Event
-from simulator.kernel import Goals, Recorder, Score, Simulation, World
+from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.table import TableNetwork
+from simulator.parts import Goals, Recorder, Score, World
 from simulator.recorder import FolderRecorder
 from simulator.units import SECOND
 from topologies import Topology, load_topology

@@ -23,7 +23,7 @@ HEADER = SOURCES / "net.h"
 _FLAGS = ["-O1", "-std=c++20", "-fPIC", "-w"]
 _MODULES = (
     "core network internet mobility propagation spectrum buildings wifi point-to-point csma "
-    "bridge traffic-control stats"
+    "bridge traffic-control stats energy applications"
 )
 
 

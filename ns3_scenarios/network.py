@@ -1,5 +1,6 @@
 """Live co-simulation: every transfer is packets in ns-3, which alone says when it ends.
 
+Computations end in the same queue of events, so all times of a round come from one clock.
 Left out: devices do not move, and gateways talk to the cloud over wires only. A device that is
 asked to talk to another gateway than before re-associates first, in ns-3, and that takes its
 time; it must have no transfer under way with the old one.
@@ -7,14 +8,16 @@ time; it must have no transfer under way with the old one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ns3_scenarios.process import Ns3Process
-from ns3_scenarios.section import Ns3Section
+from ns3_scenarios.section import BackgroundSection, Ns3Section
+from simulator.device_classes import DeviceClass
 from simulator.errors import UserError
-from simulator.network import Completion
+from simulator.network import Completion, Energy
 from simulator.networks.routes import Routes
 from simulator.units import FlowId, NodeId, Time, to_ns
 from topologies import Link, Tier, Topology
@@ -22,25 +25,34 @@ from topologies.geography import Position, boxes, distance_m, positions
 
 LOST = {1: "deadline", 2: "connection refused or reset", 3: "incomplete (UDP)"}
 _TIERS = {Tier.CLOUD: 0, Tier.GATEWAY: 1, Tier.DEVICE: 2}
-_SEND, _ADVANCE = 0, 1
 QUEUE_PACKETS = {"fq-codel": 100, "fifo": 500}
 """In the Wi-Fi device itself: behind fair queues a short one, so that they do the queueing."""
+_SEND, _ADVANCE, _COMPUTE, _CANCEL = range(4)
 
 
 class Ns3Network:
     """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
 
-    def __init__(self, topology: Topology, section: Ns3Section, seed: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        section: Ns3Section,
+        seed: int,
+        classes: Mapping[NodeId, DeviceClass] | None = None,
+    ) -> None:
+        """``classes`` tell what each device's processor draws; None: nobody knows."""
         self._topology = topology
+        self._metered = section.energy
+        self._powers_known = classes is not None
         self._deadline = to_ns(section.deadline_s)
         self._routes = Routes(topology)
         self._gateway = {d: topology.reach(d)[0] for d in topology.devices}
         self._under_way: dict[FlowId, tuple[NodeId, ...]] = {}
-        self._sent = 0
+        self._next_flow = 0
         self._calls: list[tuple[int, int, int, int, int]] = []
         """All that was asked of ns-3, in order: replayed on resume."""
         self._completions: list[tuple[int, int, int]] = []
-        scene = scene_of(topology, section, seed, self._gateway)
+        scene = scene_of(topology, section, seed, self._gateway, classes)
         self._ns3 = Ns3Process()
         self._ns3.ask("build", *scene)
 
@@ -48,14 +60,27 @@ class Ns3Network:
         self._calls.append((_SEND, now, src, dst, nbytes))
         return self._send(now, src, dst, nbytes)
 
+    def compute(self, now: Time, node: NodeId, duration: Time) -> FlowId:
+        self._calls.append((_COMPUTE, now, node, duration, 0))
+        return self._compute(now, node, duration)
+
+    def cancel(self, flow: FlowId) -> None:
+        self._calls.append((_CANCEL, flow, 0, 0, 0))
+        self._ns3.tell("cancel", flow)
+
     def advance(self, limit: Time) -> Completion | None:
         self._calls.append((_ADVANCE, limit, 0, 0, 0))
-        done = self._advance(limit)
-        if done is None:
-            return None
-        self._completions.append(done)
-        flow, time, status = done
-        return Completion(flow, time, LOST.get(status, ""))
+        return self._advance(limit)
+
+    def energy(self, now: Time) -> dict[NodeId, Energy]:
+        if not self._metered:
+            return {}
+        devices = list(self._topology.devices)
+        used = self._ns3.ask("energy", now, devices)
+        return {
+            device: Energy(radio_j, processor_j if self._powers_known else None)
+            for device, (radio_j, processor_j) in zip(devices, used, strict=True)
+        }
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         route = self._routes.find(src, dst)
@@ -71,32 +96,51 @@ class Ns3Network:
         """Ask ns-3 the same again; an answer that differs is an error."""
         expected = [tuple(row) for row in state["completions"].tolist()]
         self._calls = [tuple(row) for row in state["calls"].tolist()]
-        for kind, time, src, dst, nbytes in self._calls:
-            if kind == _SEND:
-                self._send(time, src, dst, nbytes)
-            elif (done := self._advance(time)) is not None:
-                self._completions.append(done)
-                self._compare(expected)
+        for call in self._calls:
+            self._repeat(call, expected)
         if len(self._completions) != len(expected):
-            raise self._differs(f"{len(self._completions)} transfers ended, not {len(expected)}")
+            raise self._differs(f"{len(self._completions)} flows ended, not {len(expected)}")
 
     def close(self) -> None:
         self._ns3.close()
 
+    def _repeat(self, call: tuple[int, ...], expected: list[tuple[int, ...]]) -> None:
+        match call:
+            case (kind, now, src, dst, nbytes) if kind == _SEND:
+                self._send(now, src, dst, nbytes)
+            case (kind, now, node, duration, _) if kind == _COMPUTE:
+                self._compute(now, node, duration)
+            case (kind, flow, *_) if kind == _CANCEL:
+                self._ns3.tell("cancel", flow)
+            case (_, limit, *_) if self._advance(limit) is not None:
+                self._compare(expected)
+
+    def _number(self) -> FlowId:
+        flow = self._next_flow
+        self._next_flow += 1
+        return flow
+
+    def _compute(self, now: Time, node: NodeId, duration: Time) -> FlowId:
+        flow = self._number()
+        self._ns3.tell("compute", flow, now, node, duration)
+        return flow
+
     def _send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
-        flow = self._sent
-        self._sent += 1
+        flow = self._number()
         self._meet(src, dst)
         self._under_way[flow] = (src, dst)
         self._ns3.tell("start", flow, now, src, dst, nbytes, self._deadline)
         return flow
 
-    def _advance(self, limit: Time) -> tuple[int, int, int] | None:
+    def _advance(self, limit: Time) -> Completion | None:
         done = self._ns3.ask("advance", limit)
         if done is None:
             return None
-        del self._under_way[done[0]]
-        return tuple(done)
+        flow, time, status, radio_j = done
+        self._completions.append((flow, time, status))
+        ends = self._under_way.pop(flow, ())
+        metered = self._metered and any(end in self._gateway for end in ends)
+        return Completion(flow, time, LOST.get(status, ""), radio_j if metered else None)
 
     def _meet(self, src: NodeId, dst: NodeId) -> None:
         """Bring the device to the gateway that it is to talk with."""
@@ -125,7 +169,7 @@ class Ns3Network:
         place = len(self._completions) - 1
         if place >= len(expected) or self._completions[place] != expected[place]:
             was = expected[place] if place < len(expected) else "nothing"
-            raise self._differs(f"transfer {place}: {self._completions[place]}, was {was}")
+            raise self._differs(f"flow {place}: {self._completions[place]}, was {was}")
 
     def _differs(self, what: str) -> UserError:
         return UserError(
@@ -135,7 +179,11 @@ class Ns3Network:
 
 
 def scene_of(
-    topology: Topology, section: Ns3Section, seed: int, gateway: dict[NodeId, NodeId]
+    topology: Topology,
+    section: Ns3Section,
+    seed: int,
+    gateway: dict[NodeId, NodeId],
+    classes: Mapping[NodeId, DeviceClass] | None = None,
 ) -> tuple[object, ...]:
     """What the ns-3 process builds: options, nodes, backhaul links, buildings, associations."""
     radio = topology.radio
@@ -155,8 +203,11 @@ def scene_of(
         "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
         "queue": section.queue, "macQueuePackets": QUEUE_PACKETS[section.queue],
         "rtsBytes": section.rts_bytes,
+        "energy": section.energy, **_background(section.background),
     }  # fmt: skip
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
+    for device, own in (classes or {}).items():
+        nodes[device] |= {"idleW": own.idle_w, "busyW": own.busy_w}
     backhaul = [_backhaul(link, section) for link in topology.links if link.kind != "wifi"]
     gateways = [gateway.get(i, -1) for i in range(len(topology.nodes))]
     return options, nodes, backhaul, [list(box) for box in boxes(topology)], gateways
@@ -181,6 +232,18 @@ def _node(topology: Topology, number: NodeId, place: Position | None) -> dict[st
     else:
         spec["channel"] = node.channel
     return spec
+
+
+def _background(section: BackgroundSection | None) -> dict[str, object]:
+    if section is None:
+        return {}
+    return {
+        "backgroundDownBps": section.down_bps,
+        "backgroundUpBps": section.up_bps,
+        "backgroundOnS": section.on_s,
+        "backgroundOffS": section.off_s,
+        "backgroundPacketBytes": section.packet_bytes,
+    }
 
 
 def _backhaul(link: Link, section: Ns3Section) -> dict[str, object]:

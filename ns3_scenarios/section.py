@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simulator.section import LONGEST_S, Section
+
+
+class BackgroundSection(Section):
+    """A neighbour of each gateway, on its channel, that talks with it on and off (UDP)."""
+
+    down_bps: float = Field(5e6, ge=0, le=1e10)
+    """Rate from the gateway to its neighbour while on; 0: none."""
+    up_bps: float = Field(1e6, ge=0, le=1e10)
+    """Rate from the neighbour to the gateway while on; 0: none."""
+    on_s: float = Field(1.0, gt=0, le=LONGEST_S)
+    """Mean of the exponential times for which a direction is on."""
+    off_s: float = Field(1.0, gt=0, le=LONGEST_S)
+    """Mean of the exponential times for which a direction is off."""
+    packet_bytes: int = Field(1000, ge=1, le=1472)
+    """Content of each packet."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.down_bps == self.up_bps == 0:
+            raise ValueError("down_bps and up_bps are both 0; delete the table for no traffic")
+        return self
 
 
 class Ns3Section(Section):
@@ -35,3 +56,7 @@ class Ns3Section(Section):
     """What carries Ethernet and fibre links; csma is one shared wire each, for short spans."""
     deadline_s: float = Field(3600.0, gt=0, le=LONGEST_S)
     """A transfer that takes longer is lost."""
+    energy: bool = False
+    """Meter the energy of devices: radios, and processors if [compute] kind is classes."""
+    background: BackgroundSection | None = None
+    """Traffic of others; [network.background] makes a neighbour for each gateway."""

@@ -36,6 +36,12 @@ def serve(meshfl: Any, commands: TextIO, answers: TextIO) -> None:
             case "start":
                 net.Start(*values)
                 continue
+            case "compute":
+                net.Compute(*values)
+                continue
+            case "cancel":
+                net.Cancel(*values)
+                continue
             case "associate":
                 net.Associate(*values)
                 continue
@@ -47,7 +53,11 @@ def serve(meshfl: Any, commands: TextIO, answers: TextIO) -> None:
                 answer = None
                 if net.Advance(*values):
                     done = net.Pop()
-                    answer = [done.flow, done.timeNs, done.status]
+                    answer = [done.flow, done.timeNs, done.status, done.radioJ]
+            case "energy":
+                now, devices = values
+                net.Advance(now)
+                answer = [[net.RadioJ(d), net.ProcessorJ(d)] for d in devices]
             case "power":
                 answer = net.ReceivedPowerDbm(*values)
             case "events":

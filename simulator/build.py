@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from algorithms import ALGORITHMS
 from ns3_scenarios.section import Ns3Section
@@ -15,12 +16,14 @@ from simulator.data.catalog import data_folder
 from simulator.data.dataset import Dataset, load
 from simulator.data.partition import choose_test, partition
 from simulator.data.picture import plot_labels
+from simulator.device_classes import ClassCompute, ClassDelay
 from simulator.errors import UserError
-from simulator.kernel import FOREVER, Goals, World
+from simulator.flops import training_flops
 from simulator.learner import PoolLearner, SerialLearner, Task
 from simulator.models import build_model, model_bytes
 from simulator.network import Network
 from simulator.networks import build_network
+from simulator.parts import FOREVER, Compute, Goals, World
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
 from simulator.units import NodeId, to_ns
@@ -31,11 +34,11 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     """Load and check everything the scenario names; its paths start at ``base``."""
     seed = scenario.run.seed
     topology = load_topology(scenario.topology, seed, base)
-    network = _network(scenario, topology, base)
-    compute = DeviceCompute(scenario.compute, topology.devices, seed, base)
     dataset = load(scenario.data.name, data_folder())
     _check_fit(scenario, dataset)
     module = build_model(scenario.model, dataset.x_train.shape[1:], outputs_of(dataset))
+    compute = _compute(scenario, topology, module, dataset, base)
+    network = _network(scenario, topology, compute, base)
     nbytes = model_bytes(scenario.model, module)
     associator = ASSOCIATORS[scenario.association.name](scenario.association)
     association = associator.associate(
@@ -56,13 +59,27 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     )
 
 
-def _network(scenario: Scenario, topology: Topology, base: Path) -> Network:
+def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Path) -> Network:
     section, seed = scenario.network, scenario.run.seed
     if not isinstance(section, Ns3Section):
         return build_network(section, topology, seed, base)
     from ns3_scenarios.network import Ns3Network
 
-    return Ns3Network(topology, section, seed)
+    classes = None
+    if isinstance(compute, ClassCompute):
+        classes = {device: compute.class_of(device) for device in topology.devices}
+    return Ns3Network(topology, section, seed, classes)
+
+
+def _compute(
+    scenario: Scenario, topology: Topology, module: nn.Module, dataset: Dataset, base: Path
+) -> Compute:
+    section, devices, seed = scenario.compute, topology.devices, scenario.run.seed
+    if not isinstance(section, ClassDelay):
+        return DeviceCompute(section, devices, seed, base)
+    sample = torch.from_numpy(dataset.x_train[:1])
+    flops = training_flops(module, tuple(sample.shape[1:]), sample.dtype)
+    return ClassCompute(section, devices, seed, flops)
 
 
 def _check_fit(scenario: Scenario, dataset: Dataset) -> None:

@@ -114,6 +114,7 @@ def check(scenario: ScenarioFile, set_: Settings = None) -> None:
 class Listed(StrEnum):
     algorithms = "algorithms"
     networks = "networks"
+    device_classes = "device-classes"
     selectors = "selectors"
     associators = "associators"
     datasets = "datasets"

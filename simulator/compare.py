@@ -8,7 +8,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from simulator.kernel import BYTE_KINDS
+from simulator.parts import BYTE_KINDS
 from simulator.results import Milestone, Results
 
 
@@ -45,6 +45,9 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for kind in BYTE_KINDS:
         if summary[f"bytes_{kind}"] or kind != "peer":
             rows[f"bytes {kind}"] = human_bytes(summary[f"bytes_{kind}"])
+    for part in ("radio", "processor"):
+        if (used := summary.get(f"energy_{part}_j")) is not None:
+            rows[f"energy {part}"] = f"{used:,.1f} J"
     for name, value in rows.items():
         table.add_row(name, value)
     return table

@@ -18,11 +18,14 @@ from simulator.section import LONGEST_S, Section
 from simulator.units import NodeId, Time, to_ns
 
 
-class _Delay(Section):
-    per: Literal["round", "step", "sample"] = "round"
-    """The delay is that of a whole job, of one local step, or of one sample read."""
+class MayDropOut(Section):
     dropout_probability: float = Field(0.0, ge=0, lt=1)
     """Chance that a device never finishes a job that it has begun."""
+
+
+class _Delay(MayDropOut):
+    per: Literal["round", "step", "sample"] = "round"
+    """The delay is that of a whole job, of one local step, or of one sample read."""
 
 
 class ConstantDelay(_Delay):
@@ -78,20 +81,26 @@ class DeviceCompute:
             case ConstantDelay(delay_s=delay_s):
                 self._fixed = dict.fromkeys(devices, delay_s)
             case _ if section.drawn == "device":
-                self._fixed = {d: _draw(section, self._rng(d, 0)) for d in devices}
+                self._fixed = {d: _draw(section, rng_of(seed, d, 0)) for d in devices}
 
     def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
         section = self._section
         drawn = isinstance(section, _Drawn) and section.drawn == "job"
         if section.dropout_probability or drawn:
-            rng = self._rng(node, 1 + count)
-            if rng.random() < section.dropout_probability:
+            rng = rng_of(self._seed, node, 1 + count)
+            if drops_out(section, rng):
                 return None
         delay = _draw(section, rng) if drawn else self._fixed[node]
         return to_ns(delay * {"round": 1, "step": steps, "sample": samples}[section.per])
 
-    def _rng(self, node: NodeId, count: int) -> np.random.Generator:
-        return generator(self._seed, Stream.COMPUTE, node, count)
+
+def rng_of(seed: int, node: NodeId, count: int) -> np.random.Generator:
+    """Count 0 is for what a device keeps, 1 and so on for its jobs."""
+    return generator(seed, Stream.COMPUTE, node, count)
+
+
+def drops_out(section: MayDropOut, rng: np.random.Generator) -> bool:
+    return bool(rng.random() < section.dropout_probability)
 
 
 def _draw(section: object, rng: np.random.Generator) -> float:

@@ -1,8 +1,9 @@
 """The event loop: a heap of plain-data events merged with the network's completions.
 
 Order at one instant: what the network delivers, then ends of training, then alarms; among
-equals the order in which they were asked for. An algorithm sees the simulation only through
-the methods below and never learns how long anything is going to take.
+equals the order in which they were asked for. A network that computes too, as ns-3, ends training
+itself, and what ends at one instant there comes in its order. An algorithm sees the simulation
+only through the methods below and never learns how long anything is going to take.
 """
 
 from __future__ import annotations
@@ -11,22 +12,20 @@ import contextlib
 import heapq
 import time as wall_clock
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
-from simulator.network import Network
+from simulator.network import ComputingNetwork
+from simulator.parts import Progress, Recorder, World
 from simulator.rng import Stream, generator
 from simulator.units import FlowId, NodeId, Time, to_ns
-from topologies import Tier, Topology
+from topologies import Tier
 
 if TYPE_CHECKING:
     import torch
-
-FOREVER: Time = 2**62
-BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
 
 
 class Algorithm(Protocol):
@@ -43,56 +42,6 @@ class Selector(Protocol):
     def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]: ...
 
 
-class Score(NamedTuple):
-    """A model on the global test set; ``accuracy`` is None for regression."""
-
-    accuracy: float | None
-    loss: float
-
-
-class Learner(Protocol):
-    model_bytes: int
-
-    def initial_model(self) -> torch.Tensor: ...
-    def num_samples(self, node: NodeId) -> int: ...
-    def work(self, job: Job) -> tuple[int, int]:
-        """How many local steps the job is, and how many samples they read."""
-        ...
-
-    def train(self, job: Job) -> Update: ...
-    def evaluate(self, model: torch.Tensor) -> Score: ...
-    def close(self) -> None: ...
-
-
-class Compute(Protocol):
-    def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
-        """How long a job takes; None: the device never finishes it."""
-        ...
-
-
-class Recorder(Protocol):
-    def transfer(
-        self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
-        kind: str, nbytes: int, start: Time, reason: str,
-    ) -> None: ...  # fmt: skip
-    def trained(self, time: Time, update: Update) -> None: ...
-    def alarm(self, time: Time, tag: object) -> None: ...
-    def row(self, time: Time, row: dict[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True)
-class Goals:
-    """When to look at the model, and when to stop."""
-
-    max_time: Time = FOREVER
-    max_epochs: int | None = None
-    target: float | None = None
-    """Accuracy to reach; for regression the loss to come down to."""
-    stop_at_target: bool = False
-    evaluate_every_epochs: int | None = 1
-    evaluate_every: Time | None = None
-
-
 _Flow = tuple[NodeId, NodeId, object, str, int, Time]
 """src, dst, message, kind, bytes, start: a plain tuple, for it is made once a transfer."""
 
@@ -106,46 +55,13 @@ _HeapEntry = tuple[Time, int, int, Alarm | None]
 """When, priority, number, content; a job's is in ``_training`` under its number."""
 
 
-@dataclass
-class Progress:
-    """What has become of the run so far; all of it is saved and resumed."""
-
-    now: Time = 0
-    events: int = 0
-    epoch: int = 0
-    stop_reason: str = ""
-    bytes_by_kind: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BYTE_KINDS, 0))
-    lost_transfers: int = 0
-    jobs_started: int = 0
-    jobs_abandoned: int = 0
-    accuracy: float | None = None
-    loss: float | None = None
-    best_accuracy: float | None = None
-    best_loss: float | None = None
-    time_to_target: Time | None = None
-    bytes_to_target: dict[str, int] | None = None
-
-
-@dataclass(frozen=True)
-class World:
-    """All that a run is made of, besides where its results go."""
-
-    topology: Topology
-    network: Network
-    compute: Compute
-    learner: Learner
-    algorithm: Algorithm
-    association: dict[NodeId, NodeId]
-    goals: Goals
-    seed: int
-
-
 class Simulation:
     """One run. ``run()`` drives it; everything public above it is for algorithms."""
 
     def __init__(self, world: World, recorder: Recorder) -> None:
         self.topology = world.topology
         self.network = world.network
+        self._computer = self.network if isinstance(self.network, ComputingNetwork) else None
         self.compute = world.compute
         self.learner = world.learner
         self.recorder = recorder
@@ -163,7 +79,7 @@ class Simulation:
         self._counter = 0
         self._flows: dict[FlowId, _Flow] = {}
         self._training: dict[int, Update] = {}
-        """What is being computed, by the number of the event that ends it."""
+        """What is being computed, by the number of the event, or of the flow, that ends it."""
         self._running: dict[NodeId, int] = {}
         self._job_counts: dict[NodeId, int] = {}
         self._rng_counts: dict[tuple[int, NodeId], int] = {}
@@ -210,7 +126,10 @@ class Simulation:
         duration = self.compute.duration(node, count, steps, samples)
         if duration is None:
             return
-        number = self._push(self.now + duration, _JOB_FIRST, None)
+        if self._computer is None:
+            number = self._push(self.now + duration, _JOB_FIRST, None)
+        else:
+            number = self._computer.compute(self.now, node, duration)
         self._training[number] = self.learner.train(replace(job, count=count))
         self._running[node] = number
 
@@ -275,11 +194,12 @@ class Simulation:
         progress, heap, flows = self.progress, self._heap, self._flows
         advance, handle = self.network.advance, self.algorithm.handle
         monotonic = wall_clock.monotonic
+        computing = {} if self._computer is None else self._training
         horizon, next_tick = self._horizon(), monotonic()
         event: Event | None
         while not progress.stop_reason and not self.interrupted:
             limit = heap[0][0] if heap and heap[0][0] <= horizon else horizon
-            if flows and (completion := advance(limit)) is not None:
+            if (flows or computing) and (completion := advance(limit)) is not None:
                 event = self._end_flow(*completion)
             elif heap and heap[0][0] == limit:
                 event = self._end_own(heapq.heappop(heap))
@@ -298,7 +218,9 @@ class Simulation:
         if self._scored is not self.model:
             self._evaluate(self.now)
         for number, (src, dst, _, kind, nbytes, start) in sorted(self._flows.items()):
-            self.recorder.transfer(self.now, "in-flight", number, src, dst, kind, nbytes, start, "")
+            self.recorder.transfer(
+                self.now, "in-flight", number, src, dst, kind, nbytes, start, "", None
+            )
 
     # Saving
 
@@ -335,15 +257,23 @@ class Simulation:
         if number is not None:
             del self._training[number]
             self.progress.jobs_abandoned += 1
+            if self._computer is not None:
+                self._computer.cancel(number)
 
-    def _end_flow(self, number: FlowId, time: Time, lost: str) -> Event:
+    def _end_flow(
+        self, number: FlowId, time: Time, lost: str, radio_j: float | None
+    ) -> Event | None:
         self.progress.now = time
+        if number not in self._flows:
+            return self._end_job(number)
         src, dst, message, kind, nbytes, start = self._flows.pop(number)
         if not lost:
-            self.recorder.transfer(time, "arrived", number, src, dst, kind, nbytes, start, "")
+            self.recorder.transfer(
+                time, "arrived", number, src, dst, kind, nbytes, start, "", radio_j
+            )
             return Arrived(number, src, dst, message)
         self.progress.lost_transfers += 1
-        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost)
+        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost, radio_j)
         return Lost(number, src, dst, message, lost)
 
     def _end_own(self, entry: _HeapEntry) -> Event | None:
@@ -352,11 +282,14 @@ class Simulation:
         if isinstance(content, Alarm):
             self.recorder.alarm(time, content.tag)
             return content
+        return self._end_job(number)
+
+    def _end_job(self, number: int) -> Event | None:
         update = self._training.pop(number, None)
         if update is None:
             return None  # abandoned
         del self._running[update.node]
-        self.recorder.trained(time, update)
+        self.recorder.trained(self.now, update)
         return Trained(update)
 
     def _horizon(self) -> Time:
@@ -367,7 +300,7 @@ class Simulation:
         return next_evaluation
 
     def _reach(self, time: Time) -> None:
-        if not self._heap and not self._flows:
+        if not self._heap and not self._flows and not self._training:
             self.stop("stalled")
             return
         self.progress.now = time

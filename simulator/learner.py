@@ -24,9 +24,9 @@ from torch.nn import functional as F
 
 from simulator.errors import UserError
 from simulator.events import Job, Result, Update
-from simulator.kernel import Score
 from simulator.model_section import ModelSection
 from simulator.models import FlatModule, build_model, initial_model, model_bytes
+from simulator.parts import Score
 from simulator.rng import Stream, generator
 from simulator.training import TrainingSection
 from simulator.units import NodeId

@@ -18,6 +18,13 @@ def entries(what: str) -> dict[str, str]:
 
             sections = (*get_args(get_args(NetworkSection)[0]), Ns3Section)
             return _described({s.model_fields["kind"].default: s for s in sections})
+        case "device-classes":
+            from simulator.device_classes import CLASSES
+
+            return {
+                name: f"{c.cores} x {c.gflops:g} Gflop/s, {c.idle_w:g} W idle, {c.busy_w:g} W busy"
+                for name, c in CLASSES.items()
+            }
         case "selectors":
             from selection import SELECTORS
 

@@ -30,7 +30,7 @@ _TRANSFER_SCHEMA = pa.schema(
     [
         ("flow", pa.int64()), ("src", pa.string()), ("dst", pa.string()), ("kind", pa.string()),
         ("bytes", pa.int64()), ("start_s", pa.float64()), ("end_s", pa.float64()),
-        ("status", pa.string()), ("reason", pa.string()),
+        ("status", pa.string()), ("reason", pa.string()), ("radio_j", pa.float64()),
     ]
 )  # fmt: skip
 
@@ -59,11 +59,11 @@ class FolderRecorder:
 
     def transfer(
         self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
-        kind: str, nbytes: int, start: Time, reason: str,
+        kind: str, nbytes: int, start: Time, reason: str, radio_j: float | None,
     ) -> None:  # fmt: skip
         names = self._names
         self._pending.append(
-            (end, status, flow, names[src], names[dst], kind, nbytes, start, reason)
+            (end, status, flow, names[src], names[dst], kind, nbytes, start, reason, radio_j)
         )
         if len(self._pending) >= _BUFFERED:
             self._flush_log()
@@ -106,7 +106,7 @@ class FolderRecorder:
 
     def _flush_log(self) -> None:
         transfers = [entry for entry in self._pending if not isinstance(entry, str)]
-        lines = [e if isinstance(e, str) else _TRANSFER_LINE % e for e in self._pending]
+        lines = [e if isinstance(e, str) else _TRANSFER_LINE % e[:9] for e in self._pending]
         chunk = "".join(lines).encode()
         self._hash.update(chunk)
         self._log.write(chunk)
@@ -124,10 +124,10 @@ class FolderRecorder:
 
 def _transfer_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _TRANSFER_SCHEMA]
-    end, status, flow, src, dst, kind, nbytes, start, reason = columns
+    end, status, flow, src, dst, kind, nbytes, start, reason, radio_j = columns
     end_s = [None if s == "in-flight" else to_seconds(t) for t, s in zip(end, status, strict=True)]
     start_s = [to_seconds(t) for t in start]
-    data = [flow, src, dst, kind, nbytes, start_s, end_s, status, reason]
+    data = [flow, src, dst, kind, nbytes, start_s, end_s, status, reason, radio_j]
     return pa.table(data, schema=_TRANSFER_SCHEMA)
 
 

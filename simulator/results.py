@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from simulator.errors import UserError
-from simulator.kernel import BYTE_KINDS
+from simulator.parts import BYTE_KINDS
 from simulator.recorder import METRICS, SUMMARY, TRANSFERS
 
 _NEEDED = (

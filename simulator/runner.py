@@ -22,13 +22,16 @@ from pydantic import BaseModel
 from safetensors.torch import save_file
 
 from simulator.build import build
+from simulator.energy import energy_of, totals, write_energy
 from simulator.errors import UserError
-from simulator.kernel import BYTE_KINDS, Simulation, World
+from simulator.kernel import Simulation
+from simulator.network import Energy
+from simulator.parts import BYTE_KINDS, World
 from simulator.recorder import CHECKPOINT, SCENARIO, SUMMARY, FolderRecorder, write_text
 from simulator.results import read_summary
 from simulator.scenario import Scenario
 from simulator.state import load_state, save_state
-from simulator.units import to_seconds
+from simulator.units import NodeId, to_seconds
 
 INPUTS, MODEL = "inputs", "model.safetensors"
 _TICK_S = 0.1
@@ -175,13 +178,15 @@ class _Run:
 
     def _finish(self) -> dict[str, Any]:
         self.sim.finish()
+        used = energy_of(self.sim)
+        write_energy(self.sim, used, self.folder)
         model = self.sim.model
         assert model is not None
         save_file({"model": model}, self.folder / f"{MODEL}.partial")
         os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
-        return self._recorder.finish(self._summary(model))
+        return self._recorder.finish(self._summary(model, used))
 
-    def _summary(self, model: torch.Tensor) -> dict[str, Any]:
+    def _summary(self, model: torch.Tensor, used: dict[NodeId, Energy]) -> dict[str, Any]:
         progress, topology = self.sim.progress, self.sim.topology
         reached = progress.time_to_target
         to_target = progress.bytes_to_target
@@ -209,6 +214,7 @@ class _Run:
             "lost_transfers": progress.lost_transfers,
             "jobs_started": progress.jobs_started,
             "jobs_abandoned": progress.jobs_abandoned,
+            **totals(used),
             "model_sha256": hashlib.sha256(model.numpy().tobytes()).hexdigest(),
             "versions": {
                 "python": platform.python_version(),

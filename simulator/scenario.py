@@ -17,6 +17,7 @@ from selection.associators import NearestSection
 from selection.selectors import SelectAllSection
 from simulator.compute import ComputeSection, ConstantDelay
 from simulator.data.section import DataSection
+from simulator.device_classes import ClassDelay
 from simulator.errors import UserError, did_you_mean
 from simulator.model_section import ModelSection
 from simulator.networks import NetworkSection
@@ -59,7 +60,7 @@ class Scenario(Section):
     run: RunSection
     topology: TopologySection
     network: Annotated[NetworkSection | Ns3Section, Field(discriminator="kind")]
-    compute: ComputeSection = ConstantDelay()
+    compute: Annotated[ComputeSection | ClassDelay, Field(discriminator="kind")] = ConstantDelay()
     data: DataSection = DataSection()
     model: ModelSection
     training: TrainingSection = TrainingSection()

@@ -1,5 +1,8 @@
 #include "net.h"
 
+#include "background.h"
+#include "computations.h"
+#include "energy.h"
 #include "scene.h"
 #include "transfers.h"
 
@@ -18,13 +21,20 @@ namespace meshfl
 struct Net::Impl
 {
     explicit Impl(const Options& options)
-        : scene(options),
-          transfers(options, scene)
+        : options(options),
+          scene(options),
+          background(options, scene),
+          transfers(options, scene, meters),
+          computations(meters, transfers.done)
     {
     }
 
+    Options options;
     Scene scene;
+    Background background;
+    Meters meters;
     Transfers transfers;
+    Computations computations;
 };
 
 namespace
@@ -90,9 +100,18 @@ Net::AddBuilding(double xMin, double xMax, double yMin, double yMax, double heig
 }
 
 void
-Net::Build(const std::vector<int>& gatewayOfNode)
+Net::Build(std::vector<int> gatewayOfNode)
 {
+    if (m->options.backgroundDownBps > 0 || m->options.backgroundUpBps > 0)
+    {
+        m->background.AddNeighbours(gatewayOfNode);
+    }
     m->scene.Build(gatewayOfNode);
+    m->background.Start();
+    if (m->options.energy)
+    {
+        m->meters.Install(m->scene);
+    }
 }
 
 void
@@ -105,6 +124,18 @@ void
 Net::Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs)
 {
     m->transfers.Start(flow, NanoSeconds(atNs), src, dst, bytes, NanoSeconds(deadlineNs));
+}
+
+void
+Net::Compute(int64_t flow, int64_t atNs, int node, int64_t durationNs)
+{
+    m->computations.Start(flow, NanoSeconds(atNs), node, NanoSeconds(durationNs));
+}
+
+void
+Net::Cancel(int64_t flow)
+{
+    m->computations.Cancel(flow);
 }
 
 bool
@@ -129,6 +160,18 @@ Net::Pop()
     Done first = m->transfers.done.front();
     m->transfers.done.pop_front();
     return first;
+}
+
+double
+Net::RadioJ(int node) const
+{
+    return m->meters.RadioJ(node);
+}
+
+double
+Net::ProcessorJ(int node) const
+{
+    return m->meters.ProcessorJ(node);
 }
 
 uint64_t

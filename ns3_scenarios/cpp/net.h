@@ -37,6 +37,10 @@ struct Options
     uint32_t rtsBytes = 2000;        // longer frames are announced by RTS/CTS
     double longestLinkM = 0;         // the slot time allows for its round trip
     double sensitivityDbm = -92;     // weaker frames are not noticed
+    bool energy = false;             // meter the radios and processors of devices
+    double backgroundDownBps = 0, backgroundUpBps = 0; // while on; both 0: no neighbours
+    double backgroundOnS = 1, backgroundOffS = 1;      // means of exponentials
+    uint32_t backgroundPacketBytes = 1000;
     uint64_t seed = 1;
 };
 
@@ -47,6 +51,7 @@ struct NodeSpec
     double txPowerDbm = 20, gainDbi = 0;
     int channel = 0;        // of a gateway
     double rateLimitBps = 0; // of a device's application, each way; 0: none
+    double idleW = 0, busyW = 0; // of a device's processor
 };
 
 struct BackhaulSpec
@@ -69,6 +74,7 @@ struct Done
     int64_t flow = -1;
     int64_t timeNs = 0;
     int status = 0;
+    double radioJ = 0; // what the radios of its devices used meanwhile, if there are meters
 };
 
 class Net
@@ -79,15 +85,22 @@ class Net
     int AddNode(const NodeSpec& spec);
     void AddBackhaul(const BackhaulSpec& spec);
     void AddBuilding(double xMin, double xMax, double yMin, double yMax, double height);
-    void Build(const std::vector<int>& gatewayOfNode); // -1 for cloud and gateways
+    void Build(std::vector<int> gatewayOfNode); // -1 for cloud and gateways
 
     // Between transfers of that device; the station associates anew when it next has to send.
     void Associate(int device, int gateway);
 
     void Start(int64_t flow, int64_t atNs, int src, int dst, uint64_t bytes, int64_t deadlineNs);
+    // The device is busy so long; the end counts as one of a transfer.
+    void Compute(int64_t flow, int64_t atNs, int node, int64_t durationNs);
+    void Cancel(int64_t flow); // a computation that has not ended
     // Runs to the first transfer that ends, at the latest to limitNs; true: Pop has one.
     bool Advance(int64_t limitNs);
     Done Pop();
+
+    // Since the start; 0 without meters.
+    double RadioJ(int node) const;
+    double ProcessorJ(int node) const;
 
     uint64_t Events() const;
     double ReceivedPowerDbm(int from, int to) const;

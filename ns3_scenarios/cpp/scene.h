@@ -24,6 +24,7 @@ class Scene
     size_t Size() const { return m_nodes.size(); }
     const NodeSpec& Spec(int node) const { return m_specs.at(node); }
     ns3::Ptr<ns3::Node> Node(int node) const { return m_nodes.at(node); }
+    ns3::Ptr<ns3::WifiNetDevice> Wifi(int node) const { return m_wifi.at(node); }
     // Where `node` is reached from `peer`.
     ns3::Ipv4Address Address(int node, int peer) const;
 

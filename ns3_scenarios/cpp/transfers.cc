@@ -49,9 +49,10 @@ Silence(Ptr<Socket> socket)
 }
 } // namespace
 
-Transfers::Transfers(const Options& options, Scene& scene)
+Transfers::Transfers(const Options& options, Scene& scene, const Meters& meters)
     : m_options(options),
-      m_scene(scene)
+      m_scene(scene),
+      m_meters(meters)
 {
 }
 
@@ -79,6 +80,7 @@ void
 Transfers::Begin(Handle t)
 {
     t->inUse = true;
+    t->radioJBefore = RadioJ(*t);
     auto ready = [this, t] {
         if (!t->finished && --t->unready == 0)
         {
@@ -189,6 +191,12 @@ Transfers::RateLimit(const Transfer& t) const
     return limit;
 }
 
+double
+Transfers::RadioJ(const Transfer& t) const
+{
+    return m_meters.RadioJ(t.src) + m_meters.RadioJ(t.dst);
+}
+
 Time
 Transfers::Pace(const Transfer& t, uint64_t bytes)
 {
@@ -291,7 +299,8 @@ Transfers::Finish(Handle t, Status status)
     }
     m_live.erase(t->flow);
     m_dead.push_back(t);
-    done.push_back({t->flow, Simulator::Now().GetNanoSeconds(), int(status)});
+    double radioJ = RadioJ(*t) - t->radioJBefore;
+    done.push_back({t->flow, Simulator::Now().GetNanoSeconds(), int(status), radioJ});
     Simulator::Stop();
 }
 

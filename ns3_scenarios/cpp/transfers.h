@@ -1,5 +1,6 @@
 // Transfers: sockets that carry so many bytes from one node to another, by a deadline.
 #pragma once
+#include "energy.h"
 #include "net.h"
 #include "scene.h"
 
@@ -14,7 +15,7 @@ namespace meshfl
 class Transfers
 {
   public:
-    Transfers(const Options& options, Scene& scene);
+    Transfers(const Options& options, Scene& scene, const Meters& meters);
     void Start(int64_t flow, ns3::Time at, int src, int dst, uint64_t bytes, ns3::Time deadline);
     void BuryDead();
     void Clear();
@@ -28,6 +29,7 @@ class Transfers
         uint64_t bytes, sent = 0, received = 0;
         bool finished = false, inUse = false;
         int unready = 2;
+        double radioJBefore = 0;
         uint16_t port;
         ns3::Ptr<ns3::Socket> sender, listener, receiver;
         ns3::EventId deadline, next;
@@ -45,9 +47,11 @@ class Transfers
     // How long the device's application must wait before it may send; books the bytes.
     ns3::Time Pace(const Transfer& t, uint64_t bytes);
     double RateLimit(const Transfer& t) const;
+    double RadioJ(const Transfer& t) const; // of both ends, since the start of the run
 
     Options m_options;
     Scene& m_scene;
+    const Meters& m_meters;
     std::map<int64_t, Handle> m_live;
     std::vector<Handle> m_dead;
     // By device and direction: when its application may send again.

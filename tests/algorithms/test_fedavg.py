@@ -14,9 +14,10 @@ from algorithms.fedavg import FedAvg, FedAvgSection
 from selection.selectors import SelectAll, SelectAllSection
 from simulator.compute import ConstantDelay, DeviceCompute
 from simulator.events import Result, Update
-from simulator.kernel import Goals, Score, Simulation, World
+from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.table import TableNetwork
+from simulator.parts import Goals, Score, World
 from topologies import Link, Node, Tier, Topology
 
 SECOND = 10**9
@@ -59,7 +60,7 @@ class ListRecorder:
     def __init__(self):
         self.rows, self.transfers = [], []
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
         self.transfers.append((end // SECOND, status, src, dst, kind))
 
     def trained(self, time, update):

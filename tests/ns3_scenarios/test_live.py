@@ -57,7 +57,7 @@ def transfer(process, *pairs, nbytes=1_600_000, at_s=0.0, deadline_s=100.0):
         process.tell("start", flow, at, src, dst, nbytes, int(deadline_s * SECOND))
     ended = {}
     while len(ended) < len(pairs):
-        flow, end, status = process.ask("advance", at + int(2 * deadline_s * SECOND))
+        flow, end, status, _ = process.ask("advance", at + int(2 * deadline_s * SECOND))
         ended[flow] = ((end - at) / SECOND, status)
     return [ended[flow] for flow in range(len(pairs))]
 

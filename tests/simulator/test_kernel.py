@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from simulator.events import Alarm, Arrived, Job, Lost, Result, Trained, Update
-from simulator.kernel import FOREVER, Goals, Score, Simulation, World
+from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.table import TableNetwork
+from simulator.parts import FOREVER, Goals, Score, World
 from simulator.rng import Stream
 from topologies import Link, Node, Tier, Topology
 
@@ -59,7 +60,7 @@ class Recorder:
     rows: list = field(default_factory=list)
     transfers: list = field(default_factory=list)
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
         self.transfers.append((status, kind, nbytes))
 
     def trained(self, time, update):

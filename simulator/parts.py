@@ -1,0 +1,103 @@
+"""What a run is made of, as the kernel sees it: its parts, its goals and its progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from simulator.events import Job, Update
+from simulator.network import Network
+from simulator.units import FlowId, NodeId, Time
+from topologies import Topology
+
+if TYPE_CHECKING:
+    import torch
+
+    from simulator.kernel import Algorithm
+
+FOREVER: Time = 2**62
+BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
+
+
+class Score(NamedTuple):
+    """A model on the global test set; ``accuracy`` is None for regression."""
+
+    accuracy: float | None
+    loss: float
+
+
+class Learner(Protocol):
+    model_bytes: int
+
+    def initial_model(self) -> torch.Tensor: ...
+    def num_samples(self, node: NodeId) -> int: ...
+    def work(self, job: Job) -> tuple[int, int]:
+        """How many local steps the job is, and how many samples they read."""
+        ...
+
+    def train(self, job: Job) -> Update: ...
+    def evaluate(self, model: torch.Tensor) -> Score: ...
+    def close(self) -> None: ...
+
+
+class Compute(Protocol):
+    def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
+        """How long a job takes; None: the device never finishes it."""
+        ...
+
+
+class Recorder(Protocol):
+    def transfer(
+        self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
+        kind: str, nbytes: int, start: Time, reason: str, radio_j: float | None,
+    ) -> None: ...  # fmt: skip
+    def trained(self, time: Time, update: Update) -> None: ...
+    def alarm(self, time: Time, tag: object) -> None: ...
+    def row(self, time: Time, row: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Goals:
+    """When to look at the model, and when to stop."""
+
+    max_time: Time = FOREVER
+    max_epochs: int | None = None
+    target: float | None = None
+    """Accuracy to reach; for regression the loss to come down to."""
+    stop_at_target: bool = False
+    evaluate_every_epochs: int | None = 1
+    evaluate_every: Time | None = None
+
+
+@dataclass
+class Progress:
+    """What has become of the run so far; all of it is saved and resumed."""
+
+    now: Time = 0
+    events: int = 0
+    epoch: int = 0
+    stop_reason: str = ""
+    bytes_by_kind: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BYTE_KINDS, 0))
+    lost_transfers: int = 0
+    jobs_started: int = 0
+    jobs_abandoned: int = 0
+    accuracy: float | None = None
+    loss: float | None = None
+    best_accuracy: float | None = None
+    best_loss: float | None = None
+    time_to_target: Time | None = None
+    bytes_to_target: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a run is made of, besides where its results go."""
+
+    topology: Topology
+    network: Network
+    compute: Compute
+    learner: Learner
+    algorithm: Algorithm
+    association: dict[NodeId, NodeId]
+    goals: Goals
+    seed: int
