@@ -42,7 +42,7 @@ def library() -> Path:
     """The compiled transfer manager, from the cache or made now (some 15 seconds)."""
     folder = ns3_folder()
     compiler = _compiler()
-    cached = _cache() / f"libmeshfl-{_key(folder, compiler)}.so"
+    cached = cache_folder() / f"libmeshfl-{_key(folder, compiler)}.so"
     if not cached.exists():
         cached.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cached.parent) as work:
@@ -51,7 +51,7 @@ def library() -> Path:
     return cached
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "meshfl"
 

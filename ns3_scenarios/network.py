@@ -184,7 +184,7 @@ def scene_of(
     seed: int,
     gateway: dict[NodeId, NodeId],
     classes: Mapping[NodeId, DeviceClass] | None = None,
-) -> tuple[object, ...]:
+) -> tuple[Any, ...]:
     """What the ns-3 process builds: options, nodes, backhaul links, buildings, associations."""
     radio = topology.radio
     if radio is None:

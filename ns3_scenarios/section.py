@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -30,10 +31,9 @@ class BackgroundSection(Section):
         return self
 
 
-class Ns3Section(Section):
-    """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
+class RadioSettings(Section):
+    """What ns-3's packets travel over, besides the topology."""
 
-    kind: Literal["ns3"] = "ns3"
     transport: Literal["tcp", "udp"] = "tcp"
     """UDP has no retransmission: a model that arrives incomplete is lost."""
     rate_manager: str = Field("ideal", pattern=r"^(ideal|minstrel|constant:\w+)$")
@@ -49,14 +49,36 @@ class Ns3Section(Section):
     sensitivity_dbm: float = -92.0
     """Frames that arrive weaker are not noticed (ns-3's own default is -82)."""
     rts_bytes: int = Field(2000, ge=0, le=4692480)
-    """Longer Wi-Fi frames are announced by RTS/CTS: devices kilometres apart do not hear each other."""
+    """Longer Wi-Fi frames are announced by RTS/CTS: far devices do not hear each other."""
     queue: Literal["fq-codel", "fifo"] = "fq-codel"
     """What waits before a Wi-Fi device: Linux's fair queues, or one queue of 500 packets."""
     backhaul: Literal["point-to-point", "csma"] = "point-to-point"
     """What carries Ethernet and fibre links; csma is one shared wire each, for short spans."""
+    background: BackgroundSection | None = None
+    """Traffic of others; [network.background] makes a neighbour for each gateway."""
+
+
+class Ns3Section(RadioSettings):
+    """Packets over Wi-Fi and Ethernet, simulated by ns-3 while the run goes on."""
+
+    kind: Literal["ns3"] = "ns3"
     deadline_s: float = Field(3600.0, gt=0, le=LONGEST_S)
     """A transfer that takes longer is lost."""
     energy: bool = False
     """Meter the energy of devices: radios, and processors if [compute] kind is classes."""
-    background: BackgroundSection | None = None
-    """Traffic of others; [network.background] makes a neighbour for each gateway."""
+
+
+class ProfileSection(RadioSettings):
+    """Times that ns-3 has measured beforehand: meshfl network profile."""
+
+    kind: Literal["profile"] = "profile"
+    path: Path | None = None
+    """The profile; unset: the one that was shipped or measured for these settings."""
+    noise_sigma: float | None = Field(None, ge=0)
+    """Log-normal noise of mean 1 on every transfer; unset: as measured."""
+    loss_probability: float = Field(0.0, ge=0, le=1)
+    """Chance that a transfer is lost; it still takes its time, and is reported at its end."""
+
+    def live(self) -> Ns3Section:
+        """The same on live ns-3."""
+        return Ns3Section(**{name: getattr(self, name) for name in RadioSettings.model_fields})

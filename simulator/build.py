@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from algorithms import ALGORITHMS
-from ns3_scenarios.section import Ns3Section
+from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import ASSOCIATORS, SELECTORS
 from simulator.compute import DeviceCompute
 from simulator.data.catalog import data_folder
@@ -61,6 +61,10 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
 
 def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Path) -> Network:
     section, seed = scenario.network, scenario.run.seed
+    if isinstance(section, ProfileSection):
+        from ns3_scenarios.profile import build_profile_network
+
+        return build_profile_network(topology, section, seed, base)
     if not isinstance(section, Ns3Section):
         return build_network(section, topology, seed, base)
     from ns3_scenarios.network import Ns3Network
@@ -80,6 +84,18 @@ def _compute(
     sample = torch.from_numpy(dataset.x_train[:1])
     flops = training_flops(module, tuple(sample.shape[1:]), sample.dtype)
     return ClassCompute(section, devices, seed, flops)
+
+
+def with_files(scenario: Scenario, base: Path) -> Scenario:
+    """Name what is otherwise looked up, so that it can be copied along with the run."""
+    section = scenario.network
+    if not isinstance(section, ProfileSection) or section.path is not None:
+        return scenario
+    from ns3_scenarios.profile import find_profile
+
+    topology = load_topology(scenario.topology, scenario.run.seed, base)
+    named = section.model_copy(update={"path": find_profile(topology, section).resolve()})
+    return scenario.model_copy(update={"network": named})
 
 
 def _check_fit(scenario: Scenario, dataset: Dataset) -> None:

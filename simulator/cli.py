@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from simulator.errors import UserError
+from simulator.network_cli import network_app
 from simulator.topology_cli import topology_app
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="Data sets: fetch them, look at how they are split.")
 app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(topology_app, name="topology")
+app.add_typer(network_app, name="network")
 console = Console()
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (TOML).", metavar="SCENARIO")]
@@ -57,7 +59,9 @@ def main() -> None:
 def run(
     scenario: ScenarioFile,
     set_: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run [runs/NAME-SEED].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run (default: runs/NAME-SEED).")
+    ] = None,
     workers: Workers = 1,
 ) -> None:
     """Run a scenario; results, plots and a summary land in a folder of their own."""
@@ -168,7 +172,8 @@ def partition_(
 def plot(
     folders: RunFolders,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the pictures [the first DIR].")
+        Path | None,
+        typer.Option("-o", "--out", help="Folder for the pictures (default: the first DIR)."),
     ] = None,
 ) -> None:
     """Draw accuracy against simulated time, and bytes by kind."""

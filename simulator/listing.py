@@ -13,10 +13,10 @@ def entries(what: str) -> dict[str, str]:
 
             return {name: _first_line(inspect.getmodule(a)) for name, a in ALGORITHMS.items()}
         case "networks":
-            from ns3_scenarios.section import Ns3Section
+            from ns3_scenarios.section import Ns3Section, ProfileSection
             from simulator.networks import NetworkSection
 
-            sections = (*get_args(get_args(NetworkSection)[0]), Ns3Section)
+            sections = (*get_args(get_args(NetworkSection)[0]), Ns3Section, ProfileSection)
             return _described({s.model_fields["kind"].default: s for s in sections})
         case "device-classes":
             from simulator.device_classes import CLASSES

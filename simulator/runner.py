@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel
 from safetensors.torch import save_file
 
-from simulator.build import build
+from simulator.build import build, with_files
 from simulator.energy import energy_of, totals, write_energy
 from simulator.errors import UserError
 from simulator.kernel import Simulation
@@ -50,6 +50,7 @@ def start(
             "or choose another place with --out"
         )
 
+    scenario = with_files(scenario, base)
     world = build(scenario, base, workers)
     try:
         _make_folder(scenario, base, folder)

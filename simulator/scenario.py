@@ -11,7 +11,7 @@ import tomlkit
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from algorithms import AlgorithmSection
-from ns3_scenarios.section import Ns3Section
+from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import AssociationSection, SelectionSection
 from selection.associators import NearestSection
 from selection.selectors import SelectAllSection
@@ -59,7 +59,7 @@ class RecordSection(Section):
 class Scenario(Section):
     run: RunSection
     topology: TopologySection
-    network: Annotated[NetworkSection | Ns3Section, Field(discriminator="kind")]
+    network: Annotated[NetworkSection | Ns3Section | ProfileSection, Field(discriminator="kind")]
     compute: Annotated[ComputeSection | ClassDelay, Field(discriminator="kind")] = ConstantDelay()
     data: DataSection = DataSection()
     model: ModelSection
@@ -79,11 +79,11 @@ class Scenario(Section):
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UserError(f"{path}: not a readable TOML file: {error}") from None
         for setting in settings:
-            _lay_over(content, setting)
+            lay_over(content, setting)
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            problems = _explain_all(cls, error)
+            problems = explain_all(cls, error)
             raise UserError("\n  ".join([f"{path}:", *problems])) from None
 
     def to_toml(self) -> str:
@@ -98,7 +98,7 @@ _TAGS = ("kind", "name")
 """The keys that choose among the sections of a union."""
 
 
-def _lay_over(content: dict[str, Any], setting: str) -> None:
+def lay_over(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     path = key.strip().split(".")
     try:
@@ -116,7 +116,7 @@ def _lay_over(content: dict[str, Any], setting: str) -> None:
     table[path[-1]] = parsed
 
 
-def _explain_all(root: type[BaseModel], error: ValidationError) -> Iterable[str]:
+def explain_all(root: type[BaseModel], error: ValidationError) -> Iterable[str]:
     """A line for each place; of a value that may be of several types, what the first one says."""
     lines: dict[str, str] = {}
     for problem in error.errors(include_url=False):

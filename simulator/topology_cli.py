@@ -24,7 +24,7 @@ console = Console()
 Named = Annotated[
     Path, typer.Argument(help="A .json file, or a shipped topology's name.", metavar="TOPOLOGY")
 ]
-Profile = Annotated[str | None, typer.Option(help="Radio profile [the file's first].")]
+Profile = Annotated[str | None, typer.Option(help="Radio profile (default: the file's first).")]
 Output = Annotated[Path, typer.Option("-o", "--out", help="Topology file (.json) to write.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")]
 
@@ -94,7 +94,9 @@ def import_(
     ] = 10.0,
     box: Annotated[
         tuple[float, float, float, float] | None,
-        typer.Option(metavar="S W N E", help="meshdb: what lies outside is dropped [New York]."),
+        typer.Option(
+            metavar="S W N E", help="meshdb: what lies outside is dropped (default: New York)."
+        ),
     ] = None,
     devices: Annotated[
         int, typer.Option(min=1, max=100_000, help="node-link: drawn around the gateways.")
@@ -117,12 +119,12 @@ def import_(
 def show(
     topology: Named,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Picture, .png or .svg [NAME.png].")
+        Path | None, typer.Option("-o", "--out", help="Picture, .png or .svg (default: NAME.png).")
     ] = None,
     profile: Profile = None,
 ) -> None:
     """Draw a map: tiers, links by kind, gateways in reach, received power as colour."""
-    loaded = _load(topology, profile)
+    loaded = load_named(topology, profile)
     from topologies.picture import draw
 
     console.print(f"wrote {draw(loaded, out or Path(f'{loaded.name}.png'))}", highlight=False)
@@ -131,7 +133,7 @@ def show(
 @topology_app.command()
 def check(topology: Named, profile: Profile = None) -> None:
     """Read a topology and say what is in it."""
-    loaded = _load(topology, profile)
+    loaded = load_named(topology, profile)
     from rich.table import Table
 
     from topologies.facts import facts
@@ -198,7 +200,7 @@ def _tell(report: ImportReport) -> None:
         console.print(table, highlight=False)
 
 
-def _load(path: Path, profile: str | None) -> Topology:
+def load_named(path: Path, profile: str | None) -> Topology:
     from topologies import find_topology
 
     loaded = find_topology(path)

@@ -27,6 +27,7 @@ __all__ = [
     "find_topology",
     "load_topology",
     "shipped",
+    "shipped_profiles",
     "topology_from_replay",
     "tree",
 ]
@@ -35,6 +36,11 @@ __all__ = [
 def shipped() -> dict[str, Path]:
     """The topologies that come with the program, by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "data").glob("*.json"))}
+
+
+def shipped_profiles() -> list[Path]:
+    """What ns-3 has measured on them (``meshfl network profile``)."""
+    return sorted((Path(__file__).parent / "data" / "profiles").glob("*.json"))
 
 
 def find_topology(path: Path, base: Path = Path()) -> Topology:

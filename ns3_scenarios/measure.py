@@ -1,0 +1,210 @@
+"""What ns-3 says of each link: alone, and among others.
+
+One run of ns-3 for each gateway and number of transfers in flight, with that gateway's devices
+only: n transfers are kept under way until every link has been used in both directions. Each run
+leaves a file, so that an interrupted measurement goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ns3_scenarios.network import scene_of
+from ns3_scenarios.process import Ns3Process
+from ns3_scenarios.section import Ns3Section
+from simulator.rng import Stream, generator
+from simulator.units import SECOND, NodeId, Time
+from topologies import Topology
+
+IN_FLIGHT = (1, 2, 5, 10)
+LEAST = 40
+"""Transfers in a run among others, however few links there are."""
+GAP: Time = SECOND // 20
+"""Between lone transfers, for the last acknowledgements."""
+DEADLINE: Time = 600 * SECOND
+
+
+class Sample(NamedTuple):
+    """A transfer that was measured; times in ns."""
+
+    src: NodeId
+    dst: NodeId
+    nbytes: int
+    start: Time
+    end: Time
+    arrived: bool
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / SECOND
+
+
+Order = tuple[NodeId, NodeId, int]
+"""From, to, bytes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    gateway: NodeId
+    in_flight: int
+    orders: tuple[Order, ...]
+
+    def file(self, folder: Path) -> Path:
+        return folder / f"{self.gateway}-{self.in_flight}.json"
+
+
+def tasks_of(topology: Topology, sizes: tuple[int, ...]) -> list[Task]:
+    """The longest first, so that workers end together."""
+    tasks = []
+    for gateway in topology.gateways:
+        devices = [d for d in topology.devices if gateway in topology.reach(d)]
+        ends = [(gateway, topology.cloud), *((d, gateway) for d in devices)]
+        lone = tuple(_lone_orders(ends, sizes))
+        tasks.append(Task(gateway, 1, lone))
+        for n in IN_FLIGHT[1:]:
+            if devices:
+                orders = tuple(_mixed_orders(gateway, devices, sizes, n))
+                tasks.append(Task(gateway, n, orders))
+    return sorted(tasks, key=lambda task: -sum(nbytes for *_, nbytes in task.orders))
+
+
+def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> Iterator[Order]:
+    """The smaller two come twice: a device must associate first, and repetition tells the noise."""
+    for low, high in ends:
+        for nbytes in (*sizes[:2], *sizes):
+            yield low, high, nbytes
+            yield high, low, nbytes
+
+
+def _mixed_orders(
+    gateway: NodeId, devices: list[NodeId], sizes: tuple[int, ...], n: int
+) -> Iterator[Order]:
+    """Every link both ways in random order, of the two larger sizes by turns."""
+    rng = generator(0, Stream.NETWORK, gateway, n)
+    ways = [pair for d in devices for pair in ((d, gateway), (gateway, d))]
+    for round_ in range(-(-LEAST // len(ways))):
+        for place in rng.permutation(len(ways)):
+            yield *ways[place], sizes[-1 - (int(place) // 2 + round_) % 2]
+
+
+Progress = Callable[[int], None]
+"""Told the bytes of each transfer that has been measured."""
+
+
+def measure(
+    topology: Topology,
+    section: Ns3Section,
+    tasks: list[Task],
+    folder: Path,
+    workers: int,
+    progress: Progress,
+) -> dict[Task, list[Sample]]:
+    """Run what has no file in ``folder`` yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = threading.Lock()
+
+    def told(nbytes: int) -> None:
+        with lock:
+            progress(nbytes)
+
+    def run(task: Task) -> list[Sample]:
+        path = task.file(folder)
+        if path.exists():
+            told(sum(nbytes for *_, nbytes in task.orders))
+            return [Sample(*row) for row in json.loads(path.read_text())]
+        samples = run_task(topology, section, task, told)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(samples))
+        os.replace(partial, path)
+        return samples
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            return dict(zip(tasks, pool.map(run, tasks), strict=True))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_task(
+    topology: Topology, section: Ns3Section, task: Task, progress: Progress
+) -> list[Sample]:
+    scene, number = cell_scene(topology, section, task.gateway)
+    process = Ns3Process()
+    try:
+        process.ask("build", *scene)
+        return list(_drive(process, task, number, progress))
+    finally:
+        process.close()
+
+
+def _drive(
+    process: Ns3Process, task: Task, number: dict[NodeId, int], progress: Progress
+) -> Iterator[Sample]:
+    """Keep so many under way; alone, leave a gap between them."""
+    started: dict[int, Time] = {}
+    orders = iter(enumerate(task.orders))
+    gap = GAP if task.in_flight == 1 else 0
+
+    def start(now: Time) -> None:
+        for flow, (src, dst, nbytes) in orders:
+            started[flow] = now
+            process.tell("start", flow, now, number[src], number[dst], nbytes, DEADLINE)
+            return
+
+    for _ in range(task.in_flight):
+        start(0)
+    while started:
+        flow, end, status, _ = process.ask("advance", 2**62)
+        src, dst, nbytes = task.orders[flow]
+        yield Sample(src, dst, nbytes, started.pop(flow), end, status == 0)
+        progress(nbytes)
+        start(end + gap)
+
+
+def cell_scene(
+    topology: Topology, section: Ns3Section, gateway: NodeId
+) -> tuple[list[Any], dict[NodeId, int]]:
+    """One gateway, its devices and the cloud, unpaced; and the numbers they have there."""
+    devices = [d for d in topology.devices if gateway in topology.reach(d)]
+    number = {node: i for i, node in enumerate([topology.cloud, gateway, *devices])}
+    options, nodes, links, boxes, _ = scene_of(topology, section, 0, {})
+    wires = [
+        link | {"a": number[link["a"]], "b": number[link["b"]]}
+        for link in links
+        if link["a"] in number and link["b"] in number
+    ]
+    kept = [nodes[node] | {"rateLimitBps": 0.0} for node in number]
+    homes = [-1, -1, *[1] * len(devices)]
+    return [options, kept, wires, boxes, homes], number
+
+
+def contending(topology: Topology, section: Ns3Section) -> dict[NodeId, NodeId]:
+    """By gateway: the first gateway on its channel that it hears, directly or through others."""
+    first = {g: g for g in topology.gateways}
+    shared = [
+        (a, b)
+        for i, a in enumerate(topology.gateways)
+        for b in topology.gateways[i + 1 :]
+        if topology.nodes[a].channel == topology.nodes[b].channel
+    ]
+    if not shared:
+        return first
+    homes = {d: topology.reach(d)[0] for d in topology.devices}
+    process = Ns3Process()
+    try:
+        process.ask("build", *scene_of(topology, section, 0, homes))
+        for a, b in shared:
+            if process.ask("power", a, b) >= section.sensitivity_dbm:
+                joined = {first[a], first[b]}
+                first = {g: min(joined) if f in joined else f for g, f in first.items()}
+    finally:
+        process.close()
+    return first

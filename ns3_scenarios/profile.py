@@ -1,0 +1,212 @@
+"""Profiles of networks: measured by ns-3, fitted, kept.
+
+From lone transfers come the times of every link; the constants of sharing
+(``simulator.networks.cells``) are those that repeat the runs among others best.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ns3_scenarios.library import cache_folder
+from ns3_scenarios.measure import IN_FLIGHT, Progress, Sample, Task, contending, measure, tasks_of
+from ns3_scenarios.network import scene_of
+from ns3_scenarios.section import ProfileSection
+from simulator.errors import UserError
+from simulator.networks.cells import Contention
+from simulator.networks.noise import Noise, NoisySection
+from simulator.networks.profile import Pair, Profile, ProfileNetwork
+from simulator.networks.profile_file import load_profile, save_profile
+from simulator.networks.traffic import Send, play
+from simulator.units import SECOND, NodeId
+from topologies import Tier, Topology, shipped_profiles
+
+VERSION = 1
+"""Of what is measured and how ns-3 is set up: a change makes all profiles old."""
+BYTES = 1_600_000
+_FIT_ON = 400
+"""Transfers of each number in flight; more change the constants little."""
+
+
+def key_of(topology: Topology, section: ProfileSection) -> str:
+    """Of all that ns-3 is told, paces aside: they are no part of a measurement."""
+    scene = scene_of(unpaced(topology), section.live(), 0, {})
+    text = json.dumps([VERSION, scene], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def profile_path(key: str) -> Path:
+    """Where the profile lies that was measured here."""
+    return cache_folder() / "profiles" / f"{key}.json"
+
+
+def find_profile(topology: Topology, section: ProfileSection) -> Path:
+    """The profile of a scenario that names none."""
+    key = key_of(topology, section)
+    for path in shipped_profiles():
+        if f'"key": "{key}"' in path.read_text(encoding="utf-8"):
+            return path
+    if profile_path(key).exists():
+        return profile_path(key)
+    radio = f" --profile {topology.radio.name}" if topology.radio else ""
+    raise UserError(
+        f"topology {topology.name!r} has not been measured with these [network] settings; "
+        f"measure it once with: meshfl network profile {topology.name}{radio} (with the same "
+        "settings as --set), or choose [network] kind = 'ns3'"
+    )
+
+
+def build_profile_network(
+    topology: Topology, section: ProfileSection, seed: int, base: Path
+) -> ProfileNetwork:
+    path = find_profile(topology, section) if section.path is None else base / section.path
+    profile = load_profile(path, topology, key_of(topology, section))
+    return profile_network(topology, profile, section, seed)
+
+
+def profile_network(
+    topology: Topology, profile: Profile, section: ProfileSection, seed: int
+) -> ProfileNetwork:
+    sigma = profile.noise_sigma if section.noise_sigma is None else section.noise_sigma
+    noisy = NoisySection(noise_sigma=sigma, loss_probability=section.loss_probability)
+    return ProfileNetwork(topology, profile, Noise(noisy, seed))
+
+
+def sizes_for(nbytes: int) -> tuple[int, ...]:
+    return nbytes // 32, nbytes // 8, nbytes
+
+
+def work_bytes(topology: Topology, nbytes: int) -> int:
+    """How many bytes a measurement will send: the length of its progress bar."""
+    tasks = tasks_of(topology, sizes_for(nbytes))
+    return sum(size for task in tasks for *_, size in task.orders)
+
+
+def make_profile(
+    topology: Topology,
+    section: ProfileSection,
+    nbytes: int,
+    workers: int,
+    progress: Progress,
+    out: Path | None = None,
+) -> Path:
+    """Measure what has not been measured yet, fit, and write the profile."""
+    key = key_of(topology, section)
+    path = profile_path(key) if out is None else out
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sizes = sizes_for(nbytes)
+    folder = cache_folder() / "profiles" / f"{key}-{nbytes}"
+    samples = measure(
+        topology, section.live(), tasks_of(topology, sizes), folder, workers, progress
+    )
+    profile = fitted(topology, sizes, contending(topology, section.live()), samples)
+    save_profile(path, profile, topology, key)
+    shutil.rmtree(folder)
+    return path
+
+
+def fitted(
+    topology: Topology,
+    sizes: tuple[int, ...],
+    channels: dict[NodeId, NodeId],
+    samples: dict[Task, list[Sample]],
+) -> Profile:
+    times: dict[Pair, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for task, found in samples.items():
+        for sample in found if task.in_flight == 1 else ():
+            _refuse_lost(topology, sample)
+            times[sample.src, sample.dst][sample.nbytes].append(sample.seconds)
+    up = [by for (src, _), by in times.items() if topology.nodes[src].tier is Tier.DEVICE]
+    waits = [by[sizes[0]].pop(0) - by[sizes[0]][0] for by in up]
+    repeated = [by[sizes[1]] for by in times.values()]
+    profile = Profile(
+        sizes=sizes,
+        alone_s={pair: tuple(mean(by[size]) for size in sizes) for pair, by in times.items()},
+        channels=channels,
+        contention=Contention(),
+        association_s=mean(waits),
+        noise_sigma=_spread([np.log(a / b) for a, b in repeated]) / np.sqrt(2),
+    )
+    return replace(profile, contention=fit_contention(topology, profile, samples))
+
+
+def _spread(found: list[float]) -> float:
+    """A standard deviation that a few outliers do not change."""
+    values = np.array(found)
+    return float(1.4826 * np.median(np.abs(values - np.median(values))))
+
+
+def _refuse_lost(topology: Topology, sample: Sample) -> None:
+    if not sample.arrived:
+        names = [topology.nodes[node].name for node in (sample.src, sample.dst)]
+        raise UserError(
+            f"in ns-3 nothing gets from {names[0]!r} to {names[1]!r}, though the topology has a "
+            "link there; remove the link, or give its ends more power or gain"
+        )
+
+
+def fit_contention(
+    topology: Topology, profile: Profile, samples: dict[Task, list[Sample]]
+) -> Contention:
+    """The constants with which the runs among others come out as ns-3 had them."""
+    runs = [found for n in IN_FLIGHT[1:] for found in _some_runs(samples, n)]
+    sends = [[Send(s.start, s.src, s.dst, s.nbytes) for s in sorted(r, key=_start)] for r in runs]
+    truth = [np.array([s.seconds for s in sorted(r, key=_start)]) for r in runs]
+    bare = unpaced(topology)
+    start = np.array(list(asdict(profile.contention).values()))
+    lowest = np.array([0, 0, 0.1, -0.05, -0.05, 1e-4, 0, 0, 1.2])
+
+    def error(scaled: np.ndarray) -> float:
+        constants = Contention(*map(float, np.maximum(scaled * _SCALE, lowest)))
+        trial = replace(profile, contention=constants, association_s=0.0)
+        total = 0.0
+        for run, seconds in zip(sends, truth, strict=True):
+            network = ProfileNetwork(bare, trial, Noise(NoisySection(), 0))
+            played = [d.time - s.time for d, s in zip(play(network, run), run, strict=True)]
+            ratio = np.array(played) / SECOND / seconds
+            bias = abs(np.log(ratio @ seconds / seconds.sum()))
+            total += float(np.abs(np.log(ratio)).mean() + bias)
+        return total
+
+    options = {"maxfev": _EVALUATIONS, "initial_simplex": _simplex(start / _SCALE)}
+    found = minimize(error, start / _SCALE, method="Nelder-Mead", options=options).x
+    return Contention(*map(float, np.maximum(found * _SCALE, lowest)))
+
+
+_EVALUATIONS = 250
+_SCALE = np.array([0.2, 0.5, 1.0, 0.01, 0.01, 0.005, 0.03, 0.01, 1.0])
+"""The size of a step in each constant."""
+
+
+def _simplex(start: np.ndarray) -> np.ndarray:
+    return np.vstack([start, start + 0.5 * np.eye(len(start))])
+
+
+def _start(sample: Sample) -> int:
+    return sample.start
+
+
+def _some_runs(samples: dict[Task, list[Sample]], in_flight: int) -> Iterator[list[Sample]]:
+    """Whole runs of some gateways."""
+    count = 0
+    for task, found in samples.items():
+        if task.in_flight == in_flight and count < _FIT_ON:
+            arrived = [sample for sample in found if sample.arrived]
+            count += len(arrived)
+            yield arrived
+
+
+def unpaced(topology: Topology) -> Topology:
+    """With applications that send as fast as they can."""
+    radios = tuple(replace(radio, rate_limits_bps={}) for radio in topology.radios)
+    return replace(topology, radios=radios)
