@@ -104,6 +104,10 @@ class Ns3Network:
     def close(self) -> None:
         self._ns3.close()
 
+    def cpu_s(self) -> float:
+        """CPU time that the ns-3 process has used."""
+        return float(self._ns3.ask("cpu"))
+
     def _repeat(self, call: tuple[int, ...], expected: list[tuple[int, ...]]) -> None:
         match call:
             case (kind, now, src, dst, nbytes) if kind == _SEND:

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any, TextIO
 
 
@@ -60,6 +61,8 @@ def serve(meshfl: Any, commands: TextIO, answers: TextIO) -> None:
                 answer = [[net.RadioJ(d), net.ProcessorJ(d)] for d in devices]
             case "power":
                 answer = net.ReceivedPowerDbm(*values)
+            case "cpu":
+                answer = time.process_time()
             case "events":
                 answer = net.Events()
             case "awake":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ns3_scenarios.section import ProfileSection
+    from ns3_scenarios.validate import Fidelity, Played
 
 network_app = typer.Typer(
     help="Networks: measure them with ns-3, compare models with it.", no_args_is_help=True
@@ -61,6 +62,73 @@ def profile(
     with _bar(f"measuring {loaded.name}", work_bytes(loaded, nbytes)) as progress:
         path = make_profile(loaded, section, nbytes, workers, progress, out)
     console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+@network_app.command()
+def validate(
+    topology: Named,
+    profile: Profile = None,
+    set_: Settings = None,
+    transfers: Annotated[
+        int, typer.Option(min=20, max=100_000, help="Poisson arrivals at each gateway.")
+    ] = 100,
+    seeds: Annotated[int, typer.Option(min=2, max=50, help="Runs of live ns-3.")] = 3,
+    recorded: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A run on this topology whose transfers to play too."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder (default: fidelity-NAME-RADIO).")
+    ] = None,
+) -> None:
+    """Play the same traffic on live ns-3 and on the cheaper networks; tell how far they are off.
+
+    Median and 95 % are relative errors of single transfers, KS is the distance between the
+    distributions of durations; the first line is ns-3 against itself with other seeds.
+    """
+    loaded, section = load_named(topology, profile), _section(set_)
+    from ns3_scenarios.profile import find_profile, key_of
+    from ns3_scenarios.validate import LOADS, compare, nearest, poisson
+    from ns3_scenarios.validate import recorded as read_recorded
+    from simulator.networks.profile_file import load_profile
+
+    path = section.path or find_profile(loaded, section)
+    measured = load_profile(path, loaded, key_of(loaded, section))
+    home = nearest(loaded, measured)
+    traffics = {
+        name: poisson(loaded, measured, load, transfers, home) for name, load in LOADS.items()
+    }
+    for folder in recorded or ():
+        traffics[folder.resolve().name] = read_recorded(folder, loaded, transfers * len(home))
+    work = seeds * sum(map(len, traffics.values()))
+    with _bar(f"playing on {loaded.name}", work) as progress:
+        found = list(compare(loaded, measured, section, traffics, seeds, progress))
+    radio = loaded.radio.name if loaded.radio else "wired"
+    title = f"{loaded.name}, {radio}, {seeds} seeds of live ns-3"
+    _tell(
+        title,
+        dict(zip(traffics, found, strict=True)),
+        out or Path(f"fidelity-{loaded.name}-{radio}"),
+    )
+
+
+def _tell(
+    title: str, found: dict[str, tuple[list[Fidelity], dict[str, Played]]], out: Path
+) -> None:
+    import pandas as pd
+
+    from ns3_scenarios.fidelity import draw_fidelity, fidelity_table, goals_table
+
+    rows = [row for own, _ in found.values() for row in own]
+    console.print(title, highlight=False)
+    console.print(fidelity_table(rows), highlight=False)
+    console.print(goals_table({name: own for name, (own, _) in found.items()}), highlight=False)
+    out.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([vars(row) for row in rows]).to_csv(out / "fidelity.csv", index=False)
+    drawn = draw_fidelity(
+        {n: played for n, (_, played) in found.items()}, title, out / "fidelity.png"
+    )
+    console.print(f"wrote {out / 'fidelity.csv'} and {drawn}", highlight=False, soft_wrap=True)
 
 
 def _section(settings: list[str] | None) -> ProfileSection:

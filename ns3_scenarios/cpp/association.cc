@@ -54,7 +54,7 @@ OnDemandAssociation::Want(bool wanted)
     {
         m_held = false;
         m_unanswered = 0;
-        ProbeAfter(Time(0));
+        End(); // the scan that was held asks for the network of that time: start another
     }
 }
 
