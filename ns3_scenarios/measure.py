@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,12 +87,13 @@ def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> I
 def _mixed_orders(
     gateway: NodeId, devices: list[NodeId], sizes: tuple[int, ...], n: int
 ) -> Iterator[Order]:
-    """Every link both ways in random order, of the two larger sizes by turns."""
+    """Every link both ways in random order, of changing sizes; the largest seldom, for time."""
     rng = generator(0, Stream.NETWORK, gateway, n)
     ways = [pair for d in devices for pair in ((d, gateway), (gateway, d))]
-    for round_ in range(-(-LEAST // len(ways))):
+    turns = cycle((sizes[-1], sizes[1], sizes[0], sizes[1]))
+    for _ in range(-(-LEAST // len(ways))):
         for place in rng.permutation(len(ways)):
-            yield *ways[place], sizes[-1 - (int(place) // 2 + round_) % 2]
+            yield *ways[place], next(turns)
 
 
 Progress = Callable[[int], None]

@@ -91,10 +91,10 @@ def recorded(folder: Path, topology: Topology, most: int) -> list[Send]:
         table = pd.read_parquet(folder / "transfers.parquet").sort_values("flow").head(most)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: holds no finished run ({error})") from None
-    id_of = topology.id_of
+    columns = [table[name].tolist() for name in ("start_s", "src", "dst", "bytes")]
     return [
-        Send(to_ns(row.start_s), id_of(row.src), id_of(row.dst), int(row.bytes))
-        for row in table.itertuples()
+        Send(to_ns(start_s), topology.id_of(src), topology.id_of(dst), nbytes)
+        for start_s, src, dst, nbytes in zip(*columns, strict=True)
     ]
 
 

@@ -64,10 +64,12 @@ class Link(NamedTuple):
 class Load:
     """A transfer on the air."""
 
-    __slots__ = ("flow", "grows_at", "left", "link", "pace", "rate", "slope", "window")
+    __slots__ = ("flow", "grows_at", "left", "link", "pace", "rate", "since", "slope", "window")
 
     def __init__(self, flow: FlowId, link: Link, left: float, slope: float, pace: float) -> None:
         self.flow = flow
+        self.since: Time = 0
+        """When it came on the air."""
         self.link = link
         self.left = left
         """Work still to do, in ns of a lone transfer."""
@@ -110,8 +112,10 @@ class Cell:
 
     def enter(self, now: Time, load: Load) -> None:
         self.age(now)
+        load.since = now
+        crowded = any(other.since < now for other in self.loads.values())
         self.loads[load.flow] = load
-        if len(self.loads) > 1:
+        if crowded:
             load.window = INITIAL_WINDOW_BYTES
             load.grows_at = now + self._round_trip(load)
         self.share()
@@ -187,7 +191,7 @@ class Cell:
         paced = Counter(load.link[1:] for load in self.loads.values() if load.pace < math.inf)
         bounds = {}
         for load in self.loads.values():
-            most = load.pace / paced[load.link[1:]] if paced else load.pace
+            most = load.pace / max(1, paced[load.link[1:]])
             if load.window < math.inf:
                 most = min(most, load.window / self._round_trip(load))
             bounds[load] = most * load.slope

@@ -23,6 +23,7 @@ from simulator.network import Completion
 from simulator.networks.arrivals import Arrivals
 from simulator.networks.cells import Cell, Contention, Event, Link, Load
 from simulator.networks.noise import Noise
+from simulator.networks.sharing import SLACK_NS
 from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
 from topologies import Tier, Topology
 
@@ -110,7 +111,7 @@ class ProfileNetwork:
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         legs = list(self._legs(src, dst))
         _, work, latency = self._slowest(legs, nbytes)
-        return latency + math.ceil(max(work, nbytes / self._pace(legs)))
+        return latency + math.ceil(max(work, nbytes / self._pace(legs)) - SLACK_NS)
 
     def close(self) -> None:
         pass
@@ -143,10 +144,10 @@ class ProfileNetwork:
         self._noise.load(state["noise"])
 
     def _loaded(self, row: list[Any]) -> Load:
-        flow, access_point, device, up, left, slope, rate, window, grows_at = row
+        flow, access_point, device, up, left, slope, rate, since, window, grows_at = row
         link = Link(access_point, device, up)
         load = Load(flow, link, left, slope, self._pace_of(device))
-        load.rate = rate
+        load.rate, load.since = rate, since
         if window is not None:
             load.window, load.grows_at = window, grows_at
         return load
@@ -261,4 +262,13 @@ class ProfileNetwork:
 
 def _saved(load: Load) -> list[object]:
     window = None if load.window == math.inf else load.window
-    return [load.flow, *load.link, load.left, load.slope, load.rate, window, load.grows_at]
+    return [
+        load.flow,
+        *load.link,
+        load.left,
+        load.slope,
+        load.rate,
+        load.since,
+        window,
+        load.grows_at,
+    ]

@@ -56,9 +56,27 @@ def load_profile(path: Path, topology: Topology, key: str) -> Profile:
             f"measure anew: {_remedy(topology)}"
         )
     try:
-        return _parsed(content, topology)
+        profile = _parsed(content, topology)
+        _check(profile, topology)
+    except UserError as error:
+        raise UserError(f"{path}: {error}; measure anew: {_remedy(topology)}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: damaged ({error!r}); measure anew: {_remedy(topology)}") from None
+    return profile
+
+
+def _check(profile: Profile, topology: Topology) -> None:
+    pairs = [(topology.cloud, gateway) for gateway in topology.gateways]
+    pairs += [
+        (gateway, device) for device in topology.devices for gateway in topology.reach(device)
+    ]
+    for src, dst in [*pairs, *((b, a) for a, b in pairs)]:
+        times = profile.alone_s.get((src, dst))
+        names = [topology.nodes[node].name for node in (src, dst)]
+        if times is None:
+            raise UserError(f"no times from {names[0]!r} to {names[1]!r}")
+        if len(times) != len(profile.sizes) or min(times) <= 0:
+            raise UserError(f"damaged (times from {names[0]!r} to {names[1]!r}: {times})")
 
 
 def _parsed(content: dict[str, Any], topology: Topology) -> Profile:

@@ -9,6 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from simulator.errors import UserError
 from simulator.networks import NETWORKS, NetworkSection, build_network
+from simulator.networks.cells import Contention
+from simulator.networks.noise import Noise, NoisySection
+from simulator.networks.profile import Profile, ProfileNetwork
 from simulator.units import SECOND
 from topologies import Link, Medium, Node, Tier, Topology
 
@@ -23,6 +26,8 @@ TABLES = {
         **dict.fromkeys(["d", "b", "e", "f", "d_g", "b_g", "e_g", "f_g"], 0.3),
     },
     "table": {"kind": "table", "path": "links.csv"},
+    "profile": {},
+    "noisy profile": {"noise_sigma": 0.5, "loss_probability": 0.3},
     "replay": {"kind": "replay", "delays": "delays.csv", "cloud": "cloud.csv"},
     "noisy replay": {
         "kind": "replay",
@@ -32,6 +37,16 @@ TABLES = {
         "loss_probability": 0.3,
     },
 }
+
+
+PROFILE = Profile(
+    sizes=(10_000, 100_000, 1_000_000),
+    alone_s={p: (0.02, 0.1, 1.0) for a, b in PAIRS for p in ((a, b), (b, a))},
+    channels={G0: G0, G1: G0},
+    contention=Contention(),
+    association_s=0.0,
+    noise_sigma=0.0,
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +68,8 @@ def build(tmp_path_factory):
     )
 
     def make(kind, seed=0):
+        if kind.endswith("profile"):
+            return ProfileNetwork(topology, PROFILE, Noise(NoisySection(**TABLES[kind]), seed))
         section = TypeAdapter(NetworkSection).validate_python(TABLES[kind])
         return build_network(section, topology, seed, folder)
 
@@ -197,7 +214,7 @@ def test_estimate_of_a_lone_transfer(build, kind):
 
 
 def test_every_kind_has_a_section_and_a_class():
-    assert {table["kind"] for table in TABLES.values()} == set(NETWORKS)
+    assert {table["kind"] for table in TABLES.values() if "kind" in table} == set(NETWORKS)
 
 
 @pytest.mark.parametrize(

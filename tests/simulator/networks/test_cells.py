@@ -1,0 +1,109 @@
+"""Sharing of a channel, against numbers worked out by hand."""
+
+import math
+
+import pytest
+
+from simulator.networks.cells import INITIAL_WINDOW_BYTES, Cell, Contention, Link, Load
+
+SECOND = 10**9
+FAIR = Contention(1.0, 0.0, 1.0, 0.0, 0.0, 0.01, 0.0, 0.0, 2.0)
+"""Every transfer weighs the same, nothing is lost, round trips of 10 ms."""
+
+
+def load(flow, device=1, up=False, work_s=1.0, nbytes=10**6, pace_bps=math.inf, ap=0):
+    pace = pace_bps / 8 / SECOND
+    return Load(flow, Link(ap, device, up), work_s * SECOND, work_s * SECOND / nbytes, pace)
+
+
+def drain(cell):
+    """End times in seconds, by flow."""
+    ends = {}
+    while (event := cell.next_event()) is not None:
+        cell.handle(event)
+        if event.is_end:
+            ends[event.load.flow] = event.time / SECOND
+    return ends
+
+
+def test_alone_it_takes_its_time():
+    cell = Cell(FAIR)
+    cell.enter(0, load(0))
+    assert drain(cell) == {0: 1.0}
+
+
+def test_two_that_start_together_take_twice_as_long():
+    cell = Cell(FAIR)
+    cell.enter(0, load(0, device=1))
+    cell.enter(0, load(1, device=2))
+    assert drain(cell) == {0: pytest.approx(2), 1: pytest.approx(2)}
+
+
+def test_a_newcomer_starts_with_a_small_window():
+    """10 ms at 14480 bytes a round trip, 10 ms at twice that; then its half of the channel.
+
+    A whole second carries 10 MB: the window allows 14.48 % of it, then 28.96 %, then 57.9 %.
+    """
+    cell = Cell(FAIR)
+    cell.enter(0, load(0, device=1, nbytes=10**7))
+    cell.enter(SECOND // 2, load(1, device=2, nbytes=10**7))
+    assert cell.loads[1].rate == pytest.approx(INITIAL_WINDOW_BYTES / 0.01 / 10**7)
+    assert cell.loads[0].rate == pytest.approx(1 - 0.1448)
+    ends = drain(cell)
+    # 0.5 s alone, 20 ms with what the window leaves, the rest at one half
+    left = 0.5 - 0.01 * (1 - 0.1448) - 0.01 * (1 - 0.2896)
+    assert ends[0] == pytest.approx(0.52 + 2 * left)
+    assert ends[1] == pytest.approx(2.0)
+
+
+def test_an_access_point_contends_once_for_all_its_downlinks():
+    constants = Contention(0.0, 0.0, 1.0, 0.0, 0.0, 0.01, 0.0, 0.0, 2.0)
+    cell = Cell(constants)
+    for flow, (device, up) in enumerate([(1, False), (2, False), (3, True)]):
+        cell.enter(0, load(flow, device, up))
+    assert [cell.loads[f].rate for f in range(3)] == pytest.approx([0.25, 0.25, 0.5])
+
+
+def test_the_transfers_of_one_sending_station_share_its_turn():
+    cell = Cell(FAIR)
+    for flow, device in enumerate([1, 1, 2]):
+        cell.enter(0, load(flow, device, up=True))
+    assert [cell.loads[f].rate for f in range(3)] == pytest.approx([0.25, 0.25, 0.5])
+
+
+def test_equal_rates_give_a_slow_link_more_time():
+    cell = Cell(Contention(1.0, 1.0, 1.0, 0.0, 0.0, 0.01, 0.0, 0.0, 2.0))
+    cell.enter(0, load(0, 1, work_s=1.0))
+    cell.enter(0, load(1, 2, work_s=3.0))
+    assert [cell.loads[f].rate for f in range(2)] == pytest.approx([0.25, 0.75])
+
+
+def test_contention_costs_time():
+    cell = Cell(Contention(1.0, 0.0, 1.0, 0.5, 0.25, 0.01, 0.0, 0.0, 2.0))
+    cell.enter(0, load(0, 1))
+    cell.enter(0, load(1, 2))
+    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.5)
+    cell.enter(0, load(2, 3, up=True))
+    cell.enter(0, load(3, 4, up=True))
+    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.75)
+
+
+def test_a_pace_bounds_a_device_and_leaves_the_rest_to_others():
+    """1 MB in a second is 8 Mbit/s: a pace of 2 Mbit/s is a quarter of the channel."""
+    cell = Cell(FAIR)
+    cell.enter(0, load(0, 1, pace_bps=2e6))
+    assert cell.loads[0].rate == pytest.approx(0.25)
+    cell.enter(0, load(1, 2))
+    assert [cell.loads[f].rate for f in range(2)] == pytest.approx([0.25, 0.75])
+    cell.enter(0, load(2, 1, pace_bps=2e6))
+    assert [cell.loads[f].rate for f in range(3)] == pytest.approx([0.125, 0.75, 0.125])
+
+
+def test_queues_make_round_trips_longer():
+    constants = Contention(1.0, 0.0, 1.0, 0.0, 0.0, 0.01, 0.05, 0.02, 2.0)
+    cell = Cell(constants)
+    cell.enter(0, load(0, 1, nbytes=10**8))
+    cell.enter(1, load(1, 2, up=True, nbytes=10**8))
+    assert cell.loads[1].grows_at == 1 + 60 * 10**6
+    cell.enter(2, load(2, 3, nbytes=10**8))
+    assert cell.loads[2].grows_at == 2 + 80 * 10**6

@@ -1,0 +1,127 @@
+"""A network of measured times: what was measured, several hops, files."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from simulator.errors import UserError
+from simulator.networks.cells import Contention
+from simulator.networks.noise import Noise, NoisySection
+from simulator.networks.profile import Profile, ProfileNetwork
+from simulator.networks.profile_file import load_profile, save_profile
+from simulator.networks.traffic import Send, play
+from topologies import Link, Node, Radio, Tier, Topology
+
+SECOND = 10**9
+CLOUD, G0, G1, D0, D1, D2 = range(6)
+PAIRS = [(CLOUD, G0), (CLOUD, G1), (G0, D0), (G0, D1), (G1, D1), (G1, D2)]
+TIERS = [Tier.CLOUD, *[Tier.GATEWAY] * 2, *[Tier.DEVICE] * 3]
+RADIO = Radio("slow", "g", 2.4, 20, 20.0, 3.0, 6.0, 2e7, {"g0": 1, "g1": 6}, {"d2": 80e3})
+TOPOLOGY = Topology(
+    "small",
+    tuple(Node(n, t) for n, t in zip(["cloud", "g0", "g1", "d0", "d1", "d2"], TIERS, strict=True)),
+    tuple(Link(a, b, 1e7, 0.0, "wifi" if a else "ethernet") for a, b in PAIRS),
+)
+AIR, WIRE = (0.2, 0.3, 1.0), (0.02, 0.03, 0.1)
+PROFILE = Profile(
+    sizes=(1000, 2000, 9000),
+    alone_s={p: WIRE if CLOUD in p else AIR for a, b in PAIRS for p in ((a, b), (b, a))},
+    channels={G0: G0, G1: G1},
+    contention=Contention(1.0, 0.0, 1.0, 0.0, 0.0, 1e-6, 0.0, 0.0, 2.0),
+    association_s=0.5,
+    noise_sigma=0.1,
+)
+
+
+def network(profile=PROFILE, topology=TOPOLOGY, **noise):
+    return ProfileNetwork(topology, profile, Noise(NoisySection(**noise), 0))
+
+
+def durations(net, *sends):
+    sends = [Send(int(t * SECOND), *rest) for t, *rest in sends]
+    return [(d.time - s.time) / SECOND for d, s in zip(play(net, sends), sends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "seconds"),
+    [(1000, 0.2), (1500, 0.25), (2000, 0.3), (5500, 0.65), (9000, 1.0), (16000, 1.7), (0, 0.1)],
+)
+def test_times_lie_on_lines_through_what_was_measured(nbytes, seconds):
+    assert PROFILE.seconds((D0, G0), nbytes) == pytest.approx(seconds)
+
+
+def test_a_device_associates_first_and_again_when_it_changes_gateway():
+    net = network()
+    sends = [(10 * i, *pair, 1000) for i, pair in enumerate([(D1, G0), (G0, D1), (G1, D1)])]
+    assert durations(net, *sends) == pytest.approx([0.7, 0.2, 0.7])
+
+
+def test_gateways_on_one_channel_share_it():
+    apart = durations(network(), (0, G0, D0, 9000), (0, G1, D2, 9000))
+    assert apart == pytest.approx([1.5, 1.5])
+    joined = network(replace(PROFILE, channels={G0: G0, G1: G0}))
+    assert durations(joined, (0, G0, D0, 9000), (0, G1, D2, 9000)) == pytest.approx([2.5, 2.5])
+
+
+def test_several_hops_take_the_slowest_and_the_latencies_of_the_rest():
+    lone = replace(PROFILE, association_s=0.0)
+    wire_latency, air_latency = 0.01, 0.1
+    assert durations(network(lone), (0, D0, CLOUD, 9000)) == pytest.approx([1.0 + wire_latency])
+    peers = durations(network(lone), (0, D0, D2, 9000))
+    assert peers == pytest.approx([1.0 + 2 * wire_latency + air_latency])
+    neighbours = durations(network(lone), (0, D0, D1, 9000))
+    assert neighbours == pytest.approx([2.0]), "both hops on one channel"
+    assert durations(network(lone), (0, G0, G1, 9000)) == pytest.approx([0.1 + wire_latency])
+
+
+def test_both_directions_of_a_wire_are_independent():
+    net = network()
+    assert durations(net, (0, G0, CLOUD, 9000), (0, CLOUD, G0, 9000)) == pytest.approx([0.1, 0.1])
+    assert durations(net, (5, G0, CLOUD, 9000), (5, G0, CLOUD, 9000)) == pytest.approx([0.2, 0.2])
+
+
+def test_a_paced_device_takes_as_long_as_its_application():
+    paced = replace(TOPOLOGY, radios=(RADIO,), nodes=tuple(
+        replace(n, channel=RADIO.channels.get(n.name)) for n in TOPOLOGY.nodes
+    ))  # fmt: skip
+    net = network(replace(PROFILE, association_s=0.0), paced)
+    assert net.estimate(D2, G1, 40_000) == pytest.approx(4.1 * SECOND), "the air is slower"
+    fast = replace(PROFILE, association_s=0.0, alone_s=dict.fromkeys(PROFILE.alone_s, WIRE))
+    net = network(fast, paced)
+    assert net.estimate(D2, G1, 40_000) == pytest.approx(4.0 * SECOND)
+    assert durations(net, (0, D2, G1, 40_000)) == pytest.approx([4.0])
+
+
+def test_pairs_without_a_way_are_told():
+    with pytest.raises(UserError, match="no way from 'd0' to 'g1'"):
+        network().send(0, D0, G1, 10)
+
+
+def test_a_profile_survives_its_file(tmp_path):
+    save_profile(tmp_path / "p.json", PROFILE, TOPOLOGY, "key")
+    assert load_profile(tmp_path / "p.json", TOPOLOGY, "key") == PROFILE
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: None, r"cannot read the profile"),
+        (lambda c: c | {"schema": 9}, "not a profile of schema 1"),
+        (lambda c: c | {"key": "other"}, "measured for topology 'small'.*measure anew: meshfl"),
+        (lambda c: c | {"sizes": "many"}, "damaged"),
+        (lambda c: {k: v for k, v in c.items() if k != "alone_s"}, "damaged.*alone_s"),
+        (lambda c: c | {"contention": {"speed": 1}}, "damaged"),
+        (lambda c: c | {"alone_s": [["d0", "nobody", 1, 2, 3]]}, "unknown node 'nobody'"),
+        (lambda c: c | {"alone_s": c["alone_s"][1:]}, "no times from 'cloud' to 'g0'"),
+        (lambda c: c | {"alone_s": [[*r[:2], 0.1] for r in c["alone_s"]]}, "damaged"),
+    ],
+)
+def test_bad_files(tmp_path, change, message):
+    path = tmp_path / "p.json"
+    save_profile(path, PROFILE, TOPOLOGY, "key")
+    content = change(json.loads(path.read_text()))
+    path.write_text("{" if content is None else json.dumps(content))
+    with pytest.raises(UserError, match=message):
+        load_profile(path, TOPOLOGY, "key")
