@@ -318,3 +318,9 @@ def test_proximal_pull_reaches_the_job():
 def test_a_parameter_of_another_staleness_function_is_refused():
     with pytest.raises(ValidationError, match="Extra inputs"):
         AsyncHFLSection(staleness={"kind": "polynomial", "a": 10})
+
+
+def test_a_lost_first_model_is_not_sent_again_when_a_newer_one_is_on_its_way():
+    # g1's first model is lost at 22 s; that of epoch 1 was sent to all at 21 s.
+    sim = simulate(epochs=9, who=ALL, slow={1: 22}, lose=(1,), until_s=30)
+    assert arrivals(sim, CLOUD, G1) == [23]

@@ -12,11 +12,11 @@ CASES = {
         "association": {"name": "random"},
         "topology": {"reach": 2},
     },
-    "async-hfl": {"algorithm": {"name": "async-hfl", "updates_per_upload": 6, "proximal": 0.01}},
+    "async-hfl": {"algorithm": {"name": "async-hfl", "proximal": 0.01}},
     "async-hfl-uploader": {
         "algorithm": {
             "name": "async-hfl",
-            "updates_per_upload": 5,
+            "updates_per_upload": 10,
             "concurrency": 2,
             "cloud_sends_to": "uploader",
             "cloud_model": "at-once",
