@@ -18,3 +18,18 @@ def weighted_mean(models: Iterable[torch.Tensor], weights: Sequence[float]) -> t
         mean.add_(model, alpha=weight / total)
     assert mean is not None
     return mean
+
+
+def mix(old: torch.Tensor, new: torch.Tensor, weight: float) -> torch.Tensor:
+    """A step of ``weight`` from the old model towards the new one."""
+    return (1 - weight) * old + weight * new
+
+
+def polynomial_staleness(staleness: float, q: float) -> float:
+    """FedAsync (Xie et al., 2019): s(x) = (x + 1)^-q."""
+    return float((staleness + 1) ** -q)
+
+
+def hinge_staleness(staleness: float, a: float, b: float) -> float:
+    """FedAsync (Xie et al., 2019): full weight up to b, then hyperbolic."""
+    return 1.0 if staleness <= b else 1 / (a * (staleness - b) + 1)

@@ -12,6 +12,18 @@ CASES = {
         "association": {"name": "random"},
         "topology": {"reach": 2},
     },
+    "async-hfl": {"algorithm": {"name": "async-hfl", "proximal": 0.01}},
+    "async-hfl-uploader": {
+        "algorithm": {
+            "name": "async-hfl",
+            "updates_per_upload": 10,
+            "concurrency": 2,
+            "cloud_sends_to": "uploader",
+            "cloud_model": "at-once",
+            "staleness": {"kind": "hinge"},
+        },
+        "selection": {"name": "random", "fraction": 0.5},
+    },
 }
 NETWORKS = {
     "flow": {"network": {"kind": "flow", "noise_sigma": 0.3}},
@@ -40,7 +52,10 @@ UNRELIABLE = {
     "network": {"kind": "flow", "loss_probability": 0.2},
     "compute": {"dropout_probability": 0.2},
 }
-TIMEOUTS = {"fedavg": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}}}
+TIMEOUTS = {
+    "fedavg": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
+    "async-hfl": {"algorithm": {"device_timeout_s": 60.0}},
+}
 
 
 @pytest.fixture(params=CASES)

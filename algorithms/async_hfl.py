@@ -1,0 +1,295 @@
+"""Async-HFL: asynchronous at both tiers, staleness-aware; the core, without its management.
+
+Yu et al., *Async-HFL: Efficient and Robust Asynchronous Federated Learning in Hierarchical IoT
+Networks*, IoTDI 2023, Algorithm 1; staleness functions: Xie et al., *Asynchronous Federated
+Optimization*, 2019. Lines are counted over the whole listing, 1 to 27.
+
+Devices never wait for each other, nor gateways. A gateway mixes each update into its model when
+it arrives, and asks its selector at once which idle devices train next; after Z updates it sends
+its model up. The cloud mixes that in and sends its new model to all gateways, or only back to
+the uploader. What the listing leaves open, and what we do:
+
+- A cloud model that comes in the middle of Z updates is kept, and taken when the gateway has
+  uploaded; one that comes after an upload and before the next device's update, at once. With
+  ``cloud_model = "at-once"`` every newer one is taken as it comes, and the count to Z goes on: if
+  it began again, as printed, a gateway slower than the cloud would never upload.
+- z counts on across uploads, else z - zeta would be negative for a device that trained meanwhile.
+- As printed, h and z are the numbers of the epoch that the mixing makes: the freshest possible
+  update has staleness 1, not 0.
+- Line 19 sends to all devices; only those that are idle are asked, a busy one is left to finish.
+
+A device whose transfer is lost, or that is later than its timeout, is idle again, and what it may
+send later is ignored. Nothing else is sent again but a gateway's first model: a gateway whose
+upload, or whose newer cloud model, is lost goes on from the model that it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from algorithms.rules import hinge_staleness, mix, polynomial_staleness
+from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
+from simulator.kernel import Selector, Simulation
+from simulator.section import LONGEST_S, Section
+from simulator.units import NodeId
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ConstantStaleness(Section):
+    kind: Literal["constant"] = "constant"
+
+    def weight(self, staleness: int) -> float:
+        return 1.0
+
+
+class PolynomialStaleness(Section):
+    kind: Literal["polynomial"] = "polynomial"
+    q: float = Field(0.5, gt=0)
+    """Exponent: s(x) = (x + 1)^-q."""
+
+    def weight(self, staleness: int) -> float:
+        return polynomial_staleness(staleness, self.q)
+
+
+class HingeStaleness(Section):
+    kind: Literal["hinge"] = "hinge"
+    a: float = Field(10.0, gt=0)
+    """Slope: s(x) = 1 / (a (x - b) + 1) for x > b, else 1."""
+    b: float = Field(4.0, ge=0)
+    """Staleness up to which an update counts in full."""
+
+    def weight(self, staleness: int) -> float:
+        return hinge_staleness(staleness, self.a, self.b)
+
+
+class AsyncHFLSection(Section):
+    name: Literal["async-hfl"] = "async-hfl"
+    alpha: float = Field(0.6, gt=0, le=1)
+    """Weight of a gateway's model at the cloud, before staleness."""
+    beta: float = Field(0.6, gt=0, le=1)
+    """Weight of a device's model at its gateway, before staleness."""
+    updates_per_upload: int = Field(20, ge=1)
+    """Z: device updates that a gateway mixes in before it uploads."""
+    proximal: float = Field(0.0, ge=0)
+    """rho: pull of local training towards the downloaded model."""
+    concurrency: int | None = Field(None, ge=1)
+    """The most devices of a gateway under way at once; unset: all that the selector asks for."""
+    device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    """A device that has not answered after this time is given up; unset: it is waited for."""
+    cloud_sends_to: Literal["all", "uploader"] = "all"
+    """Who gets a new cloud model: all gateways, as printed, or only the one that uploaded."""
+    cloud_model: Literal["after-upload", "at-once"] = "after-upload"
+    """When a gateway takes a newer cloud model that comes in the middle of its Z updates."""
+    staleness: Annotated[
+        ConstantStaleness | PolynomialStaleness | HingeStaleness, Field(discriminator="kind")
+    ] = PolynomialStaleness()
+    """s: how the weight of an update falls with the epochs since its start was downloaded."""
+
+
+class CloudModel(NamedTuple):
+    """Cloud to gateway: (w_h, h)."""
+
+    epoch: int
+    model: torch.Tensor
+
+
+class GatewayUpdate(NamedTuple):
+    """Gateway to cloud: (w_new, tau)."""
+
+    epoch: int
+    model: torch.Tensor
+
+
+class Order(NamedTuple):
+    """What a gateway asks of a device; comes back with the update, so that late ones are known."""
+
+    gateway: NodeId
+    number: int
+    epoch: int
+    """zeta: the gateway's epoch when it sent its model."""
+
+
+class GatewayModel(NamedTuple):
+    """Gateway to device: (w_z, z)."""
+
+    order: Order
+    model: torch.Tensor
+
+
+class DeviceUpdate(NamedTuple):
+    """Device to gateway: (w_new, zeta)."""
+
+    order: Order
+    update: Update
+
+
+class Deadline(NamedTuple):
+    """Alarm tag: the device is given up now, if it is still under way with this order."""
+
+    device: NodeId
+    order: Order
+
+
+@dataclass
+class Gateway:
+    model: torch.Tensor
+    cloud_epoch: int
+    """tau: which cloud model this one started from."""
+    idle: list[NodeId]
+    """Who has been idle longest comes first."""
+    under_way: dict[NodeId, Order] = field(default_factory=dict)
+    newest: CloudModel | None = None
+    """From the cloud, not taken yet."""
+    epoch: int = 0
+    """z."""
+    mixed: int = 0
+    """Updates since the last upload."""
+    orders: int = 0
+
+
+@dataclass
+class AsyncHFL:
+    params: AsyncHFLSection
+    selector: Selector
+    model: torch.Tensor | None = None
+    epoch: int = 0
+    """h."""
+    gateways: dict[NodeId, Gateway] = field(default_factory=dict)
+    started: dict[NodeId, Order] = field(default_factory=dict)
+    """By device: the newest order that has reached it."""
+
+    def start(self, sim: Simulation) -> None:
+        self.model = sim.model
+        self._send_cloud_model(sim, _members(sim))  # Alg. 1 l.2
+
+    def handle(self, sim: Simulation, event: Event) -> None:
+        match event:
+            case Arrived(dst=gateway, message=CloudModel() as message):
+                self._hear(sim, gateway, message)
+            case Arrived(dst=device, message=GatewayModel(order=order, model=start)):
+                self._train(sim, device, order, start)
+            case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
+                sim.send(device, order.gateway, DeviceUpdate(order, update))  # Alg. 1 l.27
+            case Arrived(src=device, message=DeviceUpdate(order=order, update=update)):
+                if self._is_idle_again(device, order):
+                    self._mix_at_gateway(sim, order, update)
+            case Arrived(src=gateway, message=GatewayUpdate() as message):
+                self._mix_at_cloud(sim, gateway, message)
+            case Lost(dst=gateway, message=CloudModel(epoch=epoch)):
+                self._send_first_again(sim, gateway, epoch)
+            case (
+                Lost(dst=device, message=GatewayModel(order=order))
+                | Lost(src=device, message=DeviceUpdate(order=order))
+                | Alarm(tag=Deadline(device=device, order=order))
+            ):
+                if self._is_idle_again(device, order):
+                    self._ask_devices(sim, order.gateway)
+
+    # The cloud
+
+    def _mix_at_cloud(self, sim: Simulation, gateway: NodeId, message: GatewayUpdate) -> None:
+        assert self.model is not None
+        self.epoch += 1
+        staleness = self.epoch - message.epoch
+        weight = self.params.alpha * self.params.staleness.weight(staleness)  # Eq. (5a)
+        self.model = mix(self.model, message.model, weight)  # Eq. (5b), Alg. 1 l.7
+        sim.record(
+            tier="upload", node=sim.topology.nodes[gateway].name,
+            epoch=self.epoch, staleness=staleness,
+        )  # fmt: skip
+        sim.report(self.epoch, self.model)
+        to_all = self.params.cloud_sends_to == "all"
+        self._send_cloud_model(sim, _members(sim) if to_all else [gateway])  # Alg. 1 l.8
+
+    def _send_cloud_model(self, sim: Simulation, gateways: list[NodeId]) -> None:
+        assert self.model is not None
+        for gateway in gateways:
+            sim.send(sim.topology.cloud, gateway, CloudModel(self.epoch, self.model))
+
+    def _send_first_again(self, sim: Simulation, gateway: NodeId, lost_epoch: int) -> None:
+        """Unless the gateway has a model, or a newer one is on its way to it already."""
+        newer_follows = self.params.cloud_sends_to == "all" and lost_epoch < self.epoch
+        if gateway not in self.gateways and not newer_follows:
+            self._send_cloud_model(sim, [gateway])
+
+    # A gateway
+
+    def _hear(self, sim: Simulation, gateway: NodeId, message: CloudModel) -> None:
+        state = self.gateways.get(gateway)
+        if state is None:
+            idle = sim.devices_of(gateway)
+            self.gateways[gateway] = Gateway(message.model, message.epoch, idle)
+        elif message.epoch > max(state.cloud_epoch, state.newest.epoch if state.newest else 0):
+            state.newest = message
+            if state.mixed and self.params.cloud_model == "after-upload":
+                return
+            _take_newest(state)
+        self._ask_devices(sim, gateway)  # Alg. 1 l.13
+
+    def _mix_at_gateway(self, sim: Simulation, order: Order, update: Update) -> None:
+        gateway, state = order.gateway, self.gateways[order.gateway]
+        state.epoch += 1
+        state.mixed += 1
+        staleness = state.epoch - order.epoch
+        weight = self.params.beta * self.params.staleness.weight(staleness)
+        state.model = mix(state.model, update.model, weight)  # Alg. 1 l.18
+        sim.record(
+            tier="gateway", node=sim.topology.nodes[gateway].name,
+            epoch=state.cloud_epoch, round=state.epoch, participants=1, staleness=staleness,
+        )  # fmt: skip
+        if state.mixed == self.params.updates_per_upload:
+            answer = GatewayUpdate(state.cloud_epoch, state.model)
+            sim.send(gateway, sim.topology.cloud, answer)  # Alg. 1 l.20
+            state.mixed = 0
+            _take_newest(state)
+        self._ask_devices(sim, gateway)  # Alg. 1 l.19
+
+    def _ask_devices(self, sim: Simulation, gateway: NodeId) -> None:
+        state, params = self.gateways[gateway], self.params
+        limit = params.concurrency
+        free = len(state.idle) if limit is None else limit - len(state.under_way)
+        if not state.idle or free <= 0:
+            return
+        selected = frozenset(self.selector.select(sim, gateway, list(state.idle)))
+        for device in [d for d in state.idle if d in selected][:free]:
+            state.orders += 1
+            order = Order(gateway, state.orders, state.epoch)
+            state.idle.remove(device)
+            state.under_way[device] = order
+            sim.send(gateway, device, GatewayModel(order, state.model))
+            if params.device_timeout_s is not None:
+                sim.after(params.device_timeout_s, Deadline(device, order))
+
+    def _is_idle_again(self, device: NodeId, order: Order) -> bool:
+        """False for an order that was given up before, or answered."""
+        state = self.gateways[order.gateway]
+        if state.under_way.get(device) != order:
+            return False
+        del state.under_way[device]
+        state.idle.append(device)
+        return True
+
+    # A device
+
+    def _train(self, sim: Simulation, device: NodeId, order: Order, start: torch.Tensor) -> None:
+        """Unless the device has a newer model of that gateway already."""
+        before = self.started.get(device)
+        if before and before.gateway == order.gateway and before.number >= order.number:
+            return
+        self.started[device] = order
+        sim.train(Job(node=device, start=start, tag=order, pull=self.params.proximal))  # Eq. (4)
+
+
+def _members(sim: Simulation) -> list[NodeId]:
+    return [gateway for gateway in sim.topology.gateways if sim.devices_of(gateway)]
+
+
+def _take_newest(state: Gateway) -> None:
+    if state.newest is not None:
+        state.cloud_epoch, state.model = state.newest  # Alg. 1 l.12
+        state.newest = None
