@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MESHFL = str(Path(sys.executable).parent / "meshfl")
-QUICKSTART = str(ROOT / "scripts/scenarios/quickstart.toml")
+FEDAVG = str(ROOT / "scripts/scenarios/fedavg-tree-30.toml")
 SHORT = ["--set", "run.epochs=3", "--set", "training.epochs=1"]
 LONG = [
     *("--set", "run.epochs=30", "--set", "training.epochs=1"),
@@ -42,8 +42,8 @@ def summary_of(folder):
 def finished(tmp_path_factory):
     """Two finished short runs."""
     place = tmp_path_factory.mktemp("runs")
-    good("run", QUICKSTART, *SHORT, "--out", "a", cwd=place)
-    good("run", QUICKSTART, *SHORT, "--set", "run.seed=2", "--out", "b", cwd=place)
+    good("run", FEDAVG, *SHORT, "--out", "a", cwd=place)
+    good("run", FEDAVG, *SHORT, "--set", "run.seed=2", "--out", "b", cwd=place)
     return place
 
 
@@ -99,12 +99,12 @@ def test_plot_and_compare(finished):
 
 
 def test_picture_of_the_partition(tmp_path):
-    good("data", "partition", QUICKSTART, "-o", "labels.png", cwd=tmp_path)
+    good("data", "partition", FEDAVG, "-o", "labels.png", cwd=tmp_path)
     assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_show_gives_a_scenario_and_check_runs_nothing(tmp_path):
-    (tmp_path / "shown.toml").write_text(good("show", QUICKSTART, cwd=tmp_path))
+    (tmp_path / "shown.toml").write_text(good("show", FEDAVG, cwd=tmp_path))
     assert "30 devices on 3 gateways" in good("check", "shown.toml", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["shown.toml"]
 
@@ -122,7 +122,7 @@ def test_list(what, member, tmp_path):
 
 
 def start(folder, *arguments):
-    command = [MESHFL, "run", QUICKSTART, *LONG, "--out", str(folder), *arguments]
+    command = [MESHFL, "run", FEDAVG, *LONG, "--out", str(folder), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -137,7 +137,7 @@ def wait_for(path, process, seconds=60):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
-    good("run", QUICKSTART, *LONG, "--out", folder, cwd=folder.parent)
+    good("run", FEDAVG, *LONG, "--out", folder, cwd=folder.parent)
     return summary_of(folder)
 
 
@@ -272,29 +272,29 @@ LINK = ', {"a": "g", "b": "d", "rate_bps": %s, "latency_s": 0.1}'
     ("message", "arguments"),
     [
         ("no.toml: no such scenario file", ["run", "no.toml"]),
-        ("run.epoch: unknown key; did you mean 'epochs'?", ["run", QUICKSTART, "--set", "run.epoch=2"]),
-        ("unknown data set 'digitz'", ["run", QUICKSTART, "--set", "data.name=digitz"]),
-        ("meshfl data fetch cinic10", ["run", QUICKSTART, "--set", "data.name=cinic10"]),
-        ("unknown model", ["show", QUICKSTART, "--set", "model.name=none"]),
-        ("device 'd' has no", ["check", QUICKSTART, "--set", "topology.path={cwd}/lonely.json"]),
-        ("rate_bps", ["check", QUICKSTART, "--set", "topology.path={cwd}/negative.json"]),
-        ("absent.json", ["run", QUICKSTART, "--set", "topology.path={cwd}/absent.json"]),
+        ("run.epoch: unknown key; did you mean 'epochs'?", ["run", FEDAVG, "--set", "run.epoch=2"]),
+        ("unknown data set 'digitz'", ["run", FEDAVG, "--set", "data.name=digitz"]),
+        ("meshfl data fetch cinic10", ["run", FEDAVG, "--set", "data.name=cinic10"]),
+        ("unknown model", ["show", FEDAVG, "--set", "model.name=none"]),
+        ("device 'd' has no", ["check", FEDAVG, "--set", "topology.path={cwd}/lonely.json"]),
+        ("rate_bps", ["check", FEDAVG, "--set", "topology.path={cwd}/negative.json"]),
+        ("absent.json", ["run", FEDAVG, "--set", "topology.path={cwd}/absent.json"]),
         ("nan", ["run", "replay.toml"]),
-        ("empty partition", ["run", QUICKSTART, "--set", "data.fraction=0.01", "--set", "data.partition={kind = 'iid'}"]),
-        ("needs an image", ["run", QUICKSTART, "--set", "model.name=cnn-async-hfl"]),
-        ("'char-lstm' is for characters", ["run", QUICKSTART, "--set", "model.name=char-lstm"]),
+        ("empty partition", ["run", FEDAVG, "--set", "data.fraction=0.01", "--set", "data.partition={kind = 'iid'}"]),
+        ("needs an image", ["run", FEDAVG, "--set", "model.name=cnn-async-hfl"]),
+        ("'char-lstm' is for characters", ["run", FEDAVG, "--set", "model.name=char-lstm"]),
         ("holds no run", ["resume", "."]),
         ("holds no finished run", ["plot", "."]),
         ("holds no finished run", ["compare", "nowhere", "--target", "0.5"]),
-        ("exists already", ["run", QUICKSTART, "--out", "."]),
+        ("exists already", ["run", FEDAVG, "--out", "."]),
         ("unknown data set 'mnits'; did you mean 'mnist'?", ["data", "fetch", "mnits"]),
-        ("cloud.csv/run: cannot be made", ["run", QUICKSTART, "--out", "cloud.csv/run"]),
-        ("labels.foo: a picture must end in", ["data", "partition", QUICKSTART, "-o", "labels.foo"]),
+        ("cloud.csv/run: cannot be made", ["run", FEDAVG, "--out", "cloud.csv/run"]),
+        ("labels.foo: a picture must end in", ["data", "partition", FEDAVG, "-o", "labels.foo"]),
         ("topology.device_rate_bps: -5 should be greater than or equal to 1",
-         ["show", QUICKSTART, "--set", "topology={kind='tree', gateways=1, devices=1, device_rate_bps=-5}"]),
-        ("run.sim_time_s: 1e+300 should be less than", ["show", QUICKSTART, "--set", "run.sim_time_s=1e300"]),
-        ("record.evaluate_every_s: 1e-12 should be", ["show", QUICKSTART, "--set", "record.evaluate_every_s=1e-12"]),
-        ("Invalid value for '--workers'", ["run", QUICKSTART, "--workers", "0"]),
+         ["show", FEDAVG, "--set", "topology={kind='tree', gateways=1, devices=1, device_rate_bps=-5}"]),
+        ("run.sim_time_s: 1e+300 should be less than", ["show", FEDAVG, "--set", "run.sim_time_s=1e300"]),
+        ("record.evaluate_every_s: 1e-12 should be", ["show", FEDAVG, "--set", "record.evaluate_every_s=1e-12"]),
+        ("Invalid value for '--workers'", ["run", FEDAVG, "--workers", "0"]),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_message(tmp_path, message, arguments, monkeypatch):

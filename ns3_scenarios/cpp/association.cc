@@ -12,7 +12,7 @@ namespace meshfl
 namespace
 {
 const Time kAnswerWithin = MilliSeconds(50);
-const Time kRetryAfter = MilliSeconds(500);
+const Time kRetryAfter = MilliSeconds(50);
 const Time kJitter = MilliSeconds(20);
 } // namespace
 
@@ -66,8 +66,8 @@ OnDemandAssociation::DoStartScanning()
         m_held = true;
         return;
     }
-    // From half a second to half a minute: somebody out of range costs little.
-    int doublings = std::min(m_unanswered - 1, 6);
+    // Soon, for a probe may collide; at last twice a minute, for somebody may be out of range.
+    int doublings = std::min(m_unanswered - 1, 9);
     ProbeAfter(m_unanswered ? kRetryAfter * (1 << doublings) : Time(0));
 }
 

@@ -20,9 +20,7 @@ def meshfl_without_ns3(*arguments, cwd):
 
 
 def test_a_scenario_on_ns3_is_told_what_to_install(tmp_path):
-    done = meshfl_without_ns3(
-        "run", SCENARIOS / "nycmesh-30-ns3.toml", "--out", "out", cwd=tmp_path
-    )
+    done = meshfl_without_ns3("run", SCENARIOS / "quickstart.toml", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert (
@@ -33,7 +31,7 @@ def test_a_scenario_on_ns3_is_told_what_to_install(tmp_path):
 
 
 def test_other_scenarios_do_not_ask_for_it(tmp_path):
-    done = meshfl_without_ns3("check", SCENARIOS / "quickstart.toml", cwd=tmp_path)
+    done = meshfl_without_ns3("check", SCENARIOS / "fedavg-tree-30.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "30 devices on 3 gateways" in done.stdout
     assert "ns3" in meshfl_without_ns3("list", "networks", cwd=tmp_path).stdout

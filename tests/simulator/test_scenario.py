@@ -9,7 +9,7 @@ from simulator.errors import UserError
 from simulator.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
-QUICKSTART = ROOT / "scripts/scenarios/quickstart.toml"
+FEDAVG = ROOT / "scripts/scenarios/fedavg-tree-30.toml"
 MINIMAL = """
 [run]
 epochs = 1
