@@ -33,6 +33,8 @@ from topologies import Topology
 Progress = Callable[[int], None]
 LOADS = {"light": 0.1, "medium": 0.3, "heavy": 0.9}
 """The share of each channel's time that is asked for."""
+AGAIN = "ns3 again"
+"""Live ns-3 with another seed."""
 SHARES = (1 / 8, 1.0)
 """Of the largest size that was measured."""
 
@@ -126,7 +128,7 @@ def compare(
         }
         rows = [_against_itself(name, live)]
         rows += [_fidelity(name, kind, played, live) for kind, played in ours.items()]
-        yield rows, {"ns3": live[0], "ns3, another seed": live[1]} | ours
+        yield rows, {"ns3": live[0], AGAIN: live[1]} | ours
 
 
 def _looked_up(topology: Topology, profile: Profile) -> TableNetwork:
@@ -168,7 +170,7 @@ def _against_itself(traffic: str, live: list[Played]) -> Fidelity:
     makespans = [played.makespan_s for played in live]
     return Fidelity(
         traffic,
-        "ns3, another seed",
+        AGAIN,
         len(live[0].seconds),
         float(np.std(means, ddof=1) / np.mean(means)),
         float(np.std(makespans, ddof=1) / np.mean(makespans)),

@@ -47,7 +47,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def meshfl(*arguments, cwd):
-    env = os.environ | {"COLUMNS": "200"}
+    env = os.environ | {"COLUMNS": "80"}
     command = [MESHFL, *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
 
@@ -170,7 +170,7 @@ def test_validate_tells_and_draws(measured, tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    for words in ("ns3, another seed", "profile", "flow", "table", "heavy", "KS <= 0.1"):
+    for words in ("ns3 again", "profile", "flow", "table", "heavy", "KS <= 0.1"):
         assert words in done.stdout
     table = pd.read_csv(tmp_path / "f/fidelity.csv")
     assert len(table) == 3 * 4
