@@ -31,8 +31,8 @@ class DeviceClass(Section):
 
 
 CLASSES: dict[str, DeviceClass] = {
-    # Four Cortex-A72 at 1.5 GHz: 48 Gflop/s peak in single precision, a sixth of it in training;
-    # watts as measured by the MagPi magazine in November 2019, idle and on four busy cores.
+    # All of these are of a plausible order, none was measured.
+    # Four Cortex-A72 at 1.5 GHz: 48 Gflop/s peak in single precision, a sixth of it in training.
     "raspberry-pi-4": DeviceClass(gflops=2.0, cores=4, idle_w=2.4, busy_w=6.4),
     # The four large cores of a mid-range phone, held to the 3 to 4 W that its case can lose.
     "phone": DeviceClass(gflops=4.0, cores=4, idle_w=0.3, busy_w=3.5),
