@@ -1,8 +1,8 @@
 """What ns-3 says of each link: alone, and among others.
 
-One run of ns-3 for each gateway and number of transfers in flight, with that gateway's devices
-only: n transfers are kept under way until every link has been used in both directions. Each run
-leaves a file, so that an interrupted measurement goes on where it was.
+Runs of ns-3 with one gateway and some of its devices, for every frame costs time at each station,
+even at those that sleep: n transfers are kept under way until every link has been used in both
+directions. Each run leaves a file, so that an interrupted measurement goes on where it was.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
@@ -25,7 +25,9 @@ from simulator.units import SECOND, NodeId, Time
 from topologies import Topology
 
 IN_FLIGHT = (1, 2, 5, 10)
-LEAST = 40
+MOST_DEVICES = 16
+"""In one run."""
+LEAST = 24
 """Transfers in a run among others, however few links there are."""
 GAP: Time = SECOND // 20
 """Between lone transfers, for the last acknowledgements."""
@@ -54,26 +56,33 @@ Order = tuple[NodeId, NodeId, int]
 @dataclass(frozen=True)
 class Task:
     gateway: NodeId
+    devices: tuple[NodeId, ...]
     in_flight: int
     orders: tuple[Order, ...]
 
     def file(self, folder: Path) -> Path:
-        return folder / f"{self.gateway}-{self.in_flight}.json"
+        return folder / f"{self.gateway}-{min(self.devices, default=0)}-{self.in_flight}.json"
 
 
 def tasks_of(topology: Topology, sizes: tuple[int, ...]) -> list[Task]:
     """The longest first, so that workers end together."""
     tasks = []
     for gateway in topology.gateways:
-        devices = [d for d in topology.devices if gateway in topology.reach(d)]
-        ends = [(gateway, topology.cloud), *((d, gateway) for d in devices)]
-        lone = tuple(_lone_orders(ends, sizes))
-        tasks.append(Task(gateway, 1, lone))
-        for n in IN_FLIGHT[1:]:
-            if devices:
+        reached = [d for d in topology.devices if gateway in topology.reach(d)]
+        wires = [(gateway, topology.cloud)]
+        for devices in _groups(reached) or [()]:
+            ends = [*wires, *((d, gateway) for d in devices)]
+            tasks.append(Task(gateway, devices, 1, tuple(_lone_orders(ends, sizes))))
+            for n in IN_FLIGHT[1:] if devices else ():
                 orders = tuple(_mixed_orders(gateway, devices, sizes, n))
-                tasks.append(Task(gateway, n, orders))
+                tasks.append(Task(gateway, devices, n, orders))
+            wires = []
     return sorted(tasks, key=lambda task: -sum(nbytes for *_, nbytes in task.orders))
+
+
+def _groups(devices: list[NodeId]) -> list[tuple[NodeId, ...]]:
+    count = -(-len(devices) // MOST_DEVICES)
+    return [tuple(devices[i::count]) for i in range(count)]
 
 
 def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> Iterator[Order]:
@@ -85,10 +94,10 @@ def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> I
 
 
 def _mixed_orders(
-    gateway: NodeId, devices: list[NodeId], sizes: tuple[int, ...], n: int
+    gateway: NodeId, devices: tuple[NodeId, ...], sizes: tuple[int, ...], n: int
 ) -> Iterator[Order]:
     """Every link both ways in random order, of changing sizes; the largest seldom, for time."""
-    rng = generator(0, Stream.NETWORK, gateway, n)
+    rng = generator(0, Stream.NETWORK, devices[0], n)
     ways = [pair for d in devices for pair in ((d, gateway), (gateway, d))]
     turns = cycle((sizes[-1], sizes[1], sizes[0], sizes[1]))
     for _ in range(-(-LEAST // len(ways))):
@@ -138,7 +147,7 @@ def measure(
 def run_task(
     topology: Topology, section: Ns3Section, task: Task, progress: Progress
 ) -> list[Sample]:
-    scene, number = cell_scene(topology, section, task.gateway)
+    scene, number = cell_scene(topology, section, task.gateway, task.devices)
     process = Ns3Process()
     try:
         process.ask("build", *scene)
@@ -172,10 +181,9 @@ def _drive(
 
 
 def cell_scene(
-    topology: Topology, section: Ns3Section, gateway: NodeId
+    topology: Topology, section: Ns3Section, gateway: NodeId, devices: Sequence[NodeId]
 ) -> tuple[list[Any], dict[NodeId, int]]:
-    """One gateway, its devices and the cloud, unpaced; and the numbers they have there."""
-    devices = [d for d in topology.devices if gateway in topology.reach(d)]
+    """One gateway, some devices and the cloud, unpaced; and the numbers they have there."""
     number = {node: i for i, node in enumerate([topology.cloud, gateway, *devices])}
     options, nodes, links, boxes, _ = scene_of(topology, section, 0, {})
     wires = [

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ns3_scenarios.measure import cell_scene, tasks_of
+from ns3_scenarios.measure import MOST_DEVICES, cell_scene, tasks_of
+from ns3_scenarios.network import scene_of
 from ns3_scenarios.profile import find_profile, key_of, make_profile, profile_path, sizes_for
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from simulator.errors import UserError
@@ -63,14 +64,28 @@ def test_every_link_is_measured_both_ways_alone_and_among_others():
     assert lone >= {(*way, nbytes) for way in ways for nbytes in sizes}
 
 
+def test_large_cells_are_measured_in_parts():
+    city = find_topology(Path("nycmesh-184"))
+    tasks = tasks_of(city, sizes_for(NBYTES))
+    assert max(len(task.devices) for task in tasks) <= MOST_DEVICES
+    links = {(d, g) for d in city.devices for g in city.reach(d)}
+    wires = {(g, city.cloud) for g in city.gateways}
+    for n in (1, 2, 5, 10):
+        orders = [order for task in tasks if task.in_flight == n for order in task.orders]
+        assert {order[:2] for order in orders} >= links
+    lone = [order for task in tasks if task.in_flight == 1 for order in task.orders]
+    assert {order[:2] for order in lone} >= wires
+    assert len(lone) == 10 * (len(links) + len(wires)), "each once"
+    assert len({task.file(Path()) for task in tasks}) == len(tasks)
+
+
 def test_a_cell_keeps_the_slot_of_the_whole_network():
     iot = find_topology(Path("nycmesh-30")).with_radio("iot")
-    (options, nodes, *_), number = cell_scene(iot, Ns3Section(), iot.gateways[0])
-    whole = max(
-        cell_scene(iot, Ns3Section(), gateway)[0][0]["longestLinkM"] for gateway in iot.gateways
-    )
-    assert options["longestLinkM"] == whole
-    assert len(nodes) == len(number) < len(iot.nodes)
+    homes = {d: iot.reach(d)[0] for d in iot.devices}
+    devices = [d for d in iot.devices if homes[d] == iot.gateways[0]][:3]
+    (options, nodes, *_), number = cell_scene(iot, Ns3Section(), iot.gateways[0], devices)
+    assert options["longestLinkM"] == scene_of(iot, Ns3Section(), 0, homes)[0]["longestLinkM"]
+    assert len(nodes) == len(number) == 5
     assert all(node["rateLimitBps"] == 0 for node in nodes)
 
 
