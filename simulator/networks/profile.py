@@ -134,23 +134,14 @@ class ProfileNetwork:
         self._sent = state["sent"]
         self._gateway = dict(state["gateway"])
         self._latency = {flow: (after, lost) for flow, after, lost in state["latency"]}
-        entering = [(at, channel, self._loaded(row)) for at, channel, row in state["entering"]]
+        entering = [(at, channel, _loaded(row)) for at, channel, row in state["entering"]]
         self._entering = [(at, load.flow, channel, load) for at, channel, load in entering]
         for number, now, rows in state["cells"]:
             cell = self._cells[number] = self._new_cell(number, now)
-            cell.loads = {load.flow: load for load in map(self._loaded, rows)}
+            cell.loads = {load.flow: load for load in map(_loaded, rows)}
             self._plan(number)
         self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
-
-    def _loaded(self, row: list[Any]) -> Load:
-        flow, access_point, device, up, left, slope, rate, since, window, grows_at = row
-        link = Link(access_point, device, up)
-        load = Load(flow, link, left, slope, self._pace_of(device))
-        load.rate, load.since = rate, since
-        if window is not None:
-            load.window, load.grows_at = window, grows_at
-        return load
 
     def _step(self, limit: Time) -> bool:
         """Let the next thing happen that happens at or before ``limit``, if any."""
@@ -261,14 +252,15 @@ class ProfileNetwork:
 
 
 def _saved(load: Load) -> list[object]:
-    window = None if load.window == math.inf else load.window
-    return [
-        load.flow,
-        *load.link,
-        load.left,
-        load.slope,
-        load.rate,
-        load.since,
-        window,
-        load.grows_at,
-    ]
+    bounds = [None if bound == math.inf else bound for bound in (load.pace, load.window)]
+    return [load.flow, *load.link, load.left, load.slope, *bounds, load.rate, load.since,
+            load.grows_at]  # fmt: skip
+
+
+def _loaded(row: list[Any]) -> Load:
+    flow, access_point, device, up, left, slope, pace, window, rate, since, grows_at = row
+    link = Link(access_point, device, up)
+    load = Load(flow, link, left, slope, math.inf if pace is None else pace)
+    load.window = math.inf if window is None else window
+    load.rate, load.since, load.grows_at = rate, since, grows_at
+    return load
