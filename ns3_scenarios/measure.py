@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from ns3_scenarios.network import scene_of
 from ns3_scenarios.process import Ns3Process
 from ns3_scenarios.section import Ns3Section
+from simulator.errors import UserError
+from simulator.parts import FOREVER
 from simulator.rng import Stream, generator
 from simulator.units import SECOND, NodeId, Time
 from topologies import Topology
@@ -86,9 +88,9 @@ def _groups(devices: list[NodeId]) -> list[tuple[NodeId, ...]]:
 
 
 def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> Iterator[Order]:
-    """The smaller two come twice: a device must associate first, and repetition tells the noise."""
+    """Two sizes come twice: a device must associate first, and repetition tells the noise."""
     for low, high in ends:
-        for nbytes in (*sizes[:2], *sizes):
+        for nbytes in (sizes[0], sizes[-2], *sizes):
             yield low, high, nbytes
             yield high, low, nbytes
 
@@ -96,10 +98,10 @@ def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> I
 def _mixed_orders(
     gateway: NodeId, devices: tuple[NodeId, ...], sizes: tuple[int, ...], n: int
 ) -> Iterator[Order]:
-    """Every link both ways in random order, of changing sizes; the largest seldom, for time."""
+    """Every link both ways in random order, of the two larger sizes by turns."""
     rng = generator(0, Stream.NETWORK, devices[0], n)
     ways = [pair for d in devices for pair in ((d, gateway), (gateway, d))]
-    turns = cycle((sizes[-1], sizes[1], sizes[0], sizes[1]))
+    turns = cycle((sizes[-1], sizes[-2]))
     for _ in range(-(-LEAST // len(ways))):
         for place in rng.permutation(len(ways)):
             yield *ways[place], next(turns)
@@ -120,6 +122,7 @@ def measure(
     """Run what has no file in ``folder`` yet."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
+    running: set[Ns3Process] = set()
 
     def told(nbytes: int) -> None:
         with lock:
@@ -130,7 +133,7 @@ def measure(
         if path.exists():
             told(sum(nbytes for *_, nbytes in task.orders))
             return [Sample(*row) for row in json.loads(path.read_text())]
-        samples = run_task(topology, section, task, told)
+        samples = run_task(topology, section, task, told, running)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(samples))
         os.replace(partial, path)
@@ -141,26 +144,47 @@ def measure(
             return dict(zip(tasks, pool.map(run, tasks), strict=True))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.close()  # else their threads would have to be waited for
             raise
 
 
 def run_task(
-    topology: Topology, section: Ns3Section, task: Task, progress: Progress
+    topology: Topology,
+    section: Ns3Section,
+    task: Task,
+    progress: Progress,
+    running: set[Ns3Process],
 ) -> list[Sample]:
     scene, number = cell_scene(topology, section, task.gateway, task.devices)
     process = Ns3Process()
+    running.add(process)
     try:
         process.ask("build", *scene)
-        return list(_drive(process, task, number, progress))
+        samples = _drive(process, task, number, progress)
     finally:
+        running.remove(process)
         process.close()
+    for sample in samples if task.in_flight == 1 else ():
+        _refuse_lost(topology, sample)
+    return samples
+
+
+def _refuse_lost(topology: Topology, sample: Sample) -> None:
+    if not sample.arrived:
+        names = [topology.nodes[node].name for node in (sample.src, sample.dst)]
+        raise UserError(
+            f"in ns-3 nothing gets from {names[0]!r} to {names[1]!r}, though the topology has a "
+            "link there; remove the link, or give its ends more power or gain"
+        )
 
 
 def _drive(
     process: Ns3Process, task: Task, number: dict[NodeId, int], progress: Progress
-) -> Iterator[Sample]:
-    """Keep so many under way; alone, leave a gap between them."""
+) -> list[Sample]:
+    """Keep so many under way; alone, leave a gap between them. In the order of the orders."""
     started: dict[int, Time] = {}
+    ended: dict[int, Sample] = {}
     orders = iter(enumerate(task.orders))
     gap = GAP if task.in_flight == 1 else 0
 
@@ -173,11 +197,12 @@ def _drive(
     for _ in range(task.in_flight):
         start(0)
     while started:
-        flow, end, status, _ = process.ask("advance", 2**62)
+        flow, end, status, _ = process.ask("advance", FOREVER)
         src, dst, nbytes = task.orders[flow]
-        yield Sample(src, dst, nbytes, started.pop(flow), end, status == 0)
+        ended[flow] = Sample(src, dst, nbytes, started.pop(flow), end, status == 0)
         progress(nbytes)
         start(end + gap)
+    return [ended[flow] for flow in range(len(task.orders))]
 
 
 def cell_scene(

@@ -1,7 +1,9 @@
 """Live co-simulation: every transfer is packets in ns-3, which alone says when it ends.
 
 Computations end in the same queue of events, so all times of a round come from one clock.
-Left out: devices do not move, and gateways talk to the cloud over wires only. A device that is
+Left out: devices do not move; devices have no wires; a gateway without a wire of its own to the
+cloud gets one, as fast as the slowest wire on its way and as long as all of them, and wires between
+gateways are not used otherwise. A device that is
 asked to talk to another gateway than before re-associates first, in ns-3, and that takes its
 time; it must have no transfer under way with the old one.
 """
@@ -19,7 +21,7 @@ from simulator.device_classes import DeviceClass
 from simulator.errors import UserError
 from simulator.network import Completion, Energy
 from simulator.networks.routes import Routes
-from simulator.units import FlowId, NodeId, Time, to_ns
+from simulator.units import FlowId, NodeId, Time, to_ns, to_seconds
 from topologies import Link, Tier, Topology
 from topologies.geography import Position, boxes, distance_m, positions
 
@@ -212,7 +214,7 @@ def scene_of(
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
     for device, own in (classes or {}).items():
         nodes[device] |= {"idleW": own.idle_w, "busyW": own.busy_w}
-    backhaul = [_backhaul(link, section) for link in topology.links if link.kind != "wifi"]
+    backhaul = [_backhaul(link, section) for link in _wires(topology)]
     gateways = [gateway.get(i, -1) for i in range(len(topology.nodes))]
     return options, nodes, backhaul, [list(box) for box in boxes(topology)], gateways
 
@@ -248,6 +250,26 @@ def _background(section: BackgroundSection | None) -> dict[str, object]:
         "backgroundOffS": section.off_s,
         "backgroundPacketBytes": section.packet_bytes,
     }
+
+
+def _wires(topology: Topology) -> list[Link]:
+    """One between the cloud and each gateway."""
+    cloud, nodes = topology.cloud, topology.nodes
+    wired = [link for link in topology.links if link.kind != "wifi"]
+    for link in wired:
+        for device in {link.a, link.b} & set(topology.devices):
+            raise UserError(
+                f"device {nodes[device].name!r} of topology {topology.name!r} has a link of kind "
+                f"{link.kind!r}; on ns-3 devices have Wi-Fi only: change it, or use another network"
+            )
+    direct = {link.a + link.b - cloud: link for link in wired if cloud in (link.a, link.b)}
+    routes = Routes(topology)
+    found = []
+    for gateway in topology.gateways:
+        way = routes.find(cloud, gateway)
+        far = Link(cloud, gateway, way.rate_bps, to_seconds(way.latency))
+        found.append(direct.get(gateway, far))
+    return found
 
 
 def _backhaul(link: Link, section: Ns3Section) -> dict[str, object]:

@@ -26,8 +26,8 @@ from simulator.errors import UserError
 from simulator.networks.cells import Contention
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.profile import Pair, Profile, ProfileNetwork
-from simulator.networks.profile_file import load_profile, save_profile
-from simulator.networks.traffic import Send, play
+from simulator.networks.profile_file import load_profile, remedy, save_profile
+from simulator.networks.traffic import keep_under_way
 from simulator.units import SECOND, NodeId
 from topologies import Tier, Topology, shipped_profiles
 
@@ -45,9 +45,9 @@ def key_of(topology: Topology, section: ProfileSection) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def profile_path(key: str) -> Path:
-    """Where the profile lies that was measured here."""
-    return cache_folder() / "profiles" / f"{key}.json"
+def profile_path(key: str, nbytes: int) -> Path:
+    """Where a profile lies that was measured here."""
+    return cache_folder() / "profiles" / f"{key}-{nbytes:010d}.json"
 
 
 def find_profile(topology: Topology, section: ProfileSection) -> Path:
@@ -56,13 +56,12 @@ def find_profile(topology: Topology, section: ProfileSection) -> Path:
     for path in shipped_profiles():
         if f'"key": "{key}"' in path.read_text(encoding="utf-8"):
             return path
-    if profile_path(key).exists():
-        return profile_path(key)
-    radio = f" --profile {topology.radio.name}" if topology.radio else ""
+    if measured := sorted((cache_folder() / "profiles").glob(f"{key}-*.json")):
+        return measured[-1]  # of the largest size
     raise UserError(
         f"topology {topology.name!r} has not been measured with these [network] settings; "
-        f"measure it once with: meshfl network profile {topology.name}{radio} (with the same "
-        "settings as --set), or choose [network] kind = 'ns3'"
+        f"measure it once with: {remedy(topology)} (other settings than the defaults as --set "
+        "KEY=VALUE), or choose [network] kind = 'ns3'"
     )
 
 
@@ -83,7 +82,8 @@ def profile_network(
 
 
 def sizes_for(nbytes: int) -> tuple[int, ...]:
-    return nbytes // 32, nbytes // 8, nbytes
+    """A model of any size up to the largest is between two of them."""
+    return nbytes // 160, nbytes // 32, nbytes // 8, nbytes
 
 
 def work_bytes(topology: Topology, nbytes: int) -> int:
@@ -102,7 +102,7 @@ def make_profile(
 ) -> Path:
     """Measure what has not been measured yet, fit, and write the profile."""
     key = key_of(topology, section)
-    path = profile_path(key) if out is None else out
+    path = profile_path(key, nbytes) if out is None else out
     path.parent.mkdir(parents=True, exist_ok=True)
     sizes = sizes_for(nbytes)
     folder = cache_folder() / "profiles" / f"{key}-{nbytes}"
@@ -124,11 +124,10 @@ def fitted(
     times: dict[Pair, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task, found in samples.items():
         for sample in found if task.in_flight == 1 else ():
-            _refuse_lost(topology, sample)
             times[sample.src, sample.dst][sample.nbytes].append(sample.seconds)
     up = [by for (src, _), by in times.items() if topology.nodes[src].tier is Tier.DEVICE]
     waits = [by[sizes[0]].pop(0) - by[sizes[0]][0] for by in up]
-    repeated = [by[sizes[1]] for by in times.values()]
+    repeated = [by[sizes[-2]] for by in times.values()]
     profile = Profile(
         sizes=sizes,
         alone_s={pair: tuple(mean(by[size]) for size in sizes) for pair, by in times.items()},
@@ -146,36 +145,24 @@ def _spread(found: list[float]) -> float:
     return float(1.4826 * np.median(np.abs(values - np.median(values))))
 
 
-def _refuse_lost(topology: Topology, sample: Sample) -> None:
-    if not sample.arrived:
-        names = [topology.nodes[node].name for node in (sample.src, sample.dst)]
-        raise UserError(
-            f"in ns-3 nothing gets from {names[0]!r} to {names[1]!r}, though the topology has a "
-            "link there; remove the link, or give its ends more power or gain"
-        )
-
-
 def fit_contention(
     topology: Topology, profile: Profile, samples: dict[Task, list[Sample]]
 ) -> Contention:
     """The constants with which the runs among others come out as ns-3 had them."""
-    runs = [found for n in IN_FLIGHT[1:] for found in _some_runs(samples, n)]
-    sends = [[Send(s.start, s.src, s.dst, s.nbytes) for s in sorted(r, key=_start)] for r in runs]
-    truth = [np.array([s.seconds for s in sorted(r, key=_start)]) for r in runs]
+    runs = [run for n in IN_FLIGHT[1:] for run in _some_runs(samples, n)]
     bare = unpaced(topology)
     start = np.array(list(asdict(profile.contention).values()))
-    lowest = np.array([0, 0, 0.1, -0.05, -0.05, 1e-4, 0, 0, 1.2])
+    lowest = np.array([0, 0, 0.1, -0.2, -0.2, 1e-4, 0, 0, 1.2])
 
     def error(scaled: np.ndarray) -> float:
         constants = Contention(*map(float, np.maximum(scaled * _SCALE, lowest)))
         trial = replace(profile, contention=constants, association_s=0.0)
         total = 0.0
-        for run, seconds in zip(sends, truth, strict=True):
+        for task, truth in runs:
             network = ProfileNetwork(bare, trial, Noise(NoisySection(), 0))
-            played = [d.time - s.time for d, s in zip(play(network, run), run, strict=True)]
-            ratio = np.array(played) / SECOND / seconds
-            bias = abs(np.log(ratio @ seconds / seconds.sum()))
-            total += float(np.abs(np.log(ratio)).mean() + bias)
+            times = np.array(keep_under_way(network, task.orders, task.in_flight)).T
+            ratio = (times[1] - times[0]) / SECOND / [sample.seconds for sample in truth]
+            total += float(np.abs(np.log(ratio)).mean())
         return total
 
     options = {"maxfev": _EVALUATIONS, "initial_simplex": _simplex(start / _SCALE)}
@@ -184,7 +171,7 @@ def fit_contention(
 
 
 _EVALUATIONS = 250
-_SCALE = np.array([0.2, 0.5, 1.0, 0.01, 0.01, 0.005, 0.03, 0.01, 1.0])
+_SCALE = np.array([0.2, 0.5, 1.0, 0.07, 0.07, 0.005, 0.03, 0.01, 1.0])
 """The size of a step in each constant."""
 
 
@@ -192,18 +179,16 @@ def _simplex(start: np.ndarray) -> np.ndarray:
     return np.vstack([start, start + 0.5 * np.eye(len(start))])
 
 
-def _start(sample: Sample) -> int:
-    return sample.start
-
-
-def _some_runs(samples: dict[Task, list[Sample]], in_flight: int) -> Iterator[list[Sample]]:
-    """Whole runs of some gateways."""
+def _some_runs(
+    samples: dict[Task, list[Sample]], in_flight: int
+) -> Iterator[tuple[Task, list[Sample]]]:
+    """Whole runs, of some gateways and devices, in which nothing was lost."""
     count = 0
     for task, found in samples.items():
-        if task.in_flight == in_flight and count < _FIT_ON:
-            arrived = [sample for sample in found if sample.arrived]
-            count += len(arrived)
-            yield arrived
+        whole = all(sample.arrived for sample in found)
+        if whole and task.in_flight == in_flight and count < _FIT_ON:
+            count += len(found)
+            yield task, found
 
 
 def unpaced(topology: Topology) -> Topology:

@@ -93,6 +93,10 @@ def recorded(folder: Path, topology: Topology, most: int) -> list[Send]:
         table = pd.read_parquet(folder / "transfers.parquet").sort_values("flow").head(most)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: holds no finished run ({error})") from None
+    if unknown := set(table["src"]) - {node.name for node in topology.nodes}:
+        raise UserError(
+            f"{folder}: a run on another topology ({min(unknown)!r} is not in {topology.name!r})"
+        )
     columns = [table[name].tolist() for name in ("start_s", "src", "dst", "bytes")]
     return [
         Send(to_ns(start_s), topology.id_of(src), topology.id_of(dst), nbytes)

@@ -59,8 +59,12 @@ def profile(
     loaded, section = load_named(topology, profile), _section(set_)
     from ns3_scenarios.profile import make_profile, work_bytes
 
-    with _bar(f"measuring {loaded.name}", work_bytes(loaded, nbytes)) as progress:
-        path = make_profile(loaded, section, nbytes, workers, progress, out)
+    try:
+        with _bar(f"measuring {loaded.name}", work_bytes(loaded, nbytes)) as progress:
+            path = make_profile(loaded, section, nbytes, workers, progress, out)
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on where it was", highlight=False)
+        raise typer.Exit(130) from None
     console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 

@@ -5,7 +5,11 @@ os.environ.setdefault("COLUMNS", "200")
 import copy
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("busy machines", deadline=None)
+hypothesis.settings.load_profile("busy machines")
 
 SMALL = {
     "run": {"seed": 3, "epochs": 3},

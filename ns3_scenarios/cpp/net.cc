@@ -150,7 +150,7 @@ Net::Advance(int64_t limitNs)
     Time wait = Max(NanoSeconds(limitNs) - Simulator::Now(), Time(0));
     auto limit = Simulator::Schedule(wait, [] { Simulator::Stop(); });
     Simulator::Run();
-    limit.Cancel();
+    Simulator::Remove(limit); // a cancelled event would stay in the queue until its time
     return !transfers.done.empty();
 }
 

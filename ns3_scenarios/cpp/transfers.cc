@@ -290,8 +290,10 @@ Transfers::Finish(Handle t, Status status)
         return;
     }
     t->finished = true;
-    t->deadline.Cancel();
-    t->next.Cancel();
+    // Out of the queue, and forgotten: an event holds its transfer.
+    Simulator::Remove(t->deadline);
+    Simulator::Remove(t->next);
+    t->deadline = t->next = EventId();
     if (t->inUse)
     {
         m_scene.Release(t->src);

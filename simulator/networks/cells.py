@@ -39,10 +39,10 @@ class Contention:
     """Between an access point's downlinks: 0 shares times equally, 1 rates."""
     uplink: float = 1.7
     """The weight of a sending station."""
-    downlink_cost: float = 0.01
-    """Channel time lost for each downlink more than one."""
+    downlink_cost: float = 0.07
+    """Time lost, by time used, when very many downlinks contend; n of them lose 1 - 1/n of it."""
     uplink_cost: float = 0.0
-    """The same for each sending station more than one."""
+    """The same for sending stations."""
     round_trip_s: float = 0.006
     """When others are on the air."""
     downlink_queue_s: float = 0.04
@@ -207,7 +207,7 @@ class Cell:
             else:
                 down += busy
         c = self._constants
-        lost = c.downlink_cost * max(0.0, down - 1) + c.uplink_cost * max(0.0, up - 1)
+        lost = c.downlink_cost * (1 - 1 / max(1.0, down)) + c.uplink_cost * (1 - 1 / max(1.0, up))
         return 1 / (1 + max(lost, -0.5))
 
     def _round_trip(self, load: Load) -> Time:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from simulator.errors import UserError
 from simulator.networks.cells import Contention
 from simulator.networks.profile import Profile
-from topologies import Topology
+from topologies import Topology, shipped
 
 SCHEMA = 1
 
@@ -48,35 +50,50 @@ def load_profile(path: Path, topology: Topology, key: str) -> Profile:
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot read the profile ({error})") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise UserError(f"{path}: not a profile of schema {SCHEMA}; make one: {_remedy(topology)}")
+        raise UserError(f"{path}: not a profile of schema {SCHEMA}; make one: {remedy(topology)}")
     if content.get("key") != key:
         raise UserError(
             f"{path}: measured for topology {content.get('topology')!r}, radio "
             f"{content.get('radio')!r}, in another state or with other [network] settings; "
-            f"measure anew: {_remedy(topology)}"
+            f"measure anew: {remedy(topology)}"
         )
     try:
         profile = _parsed(content, topology)
         _check(profile, topology)
     except UserError as error:
-        raise UserError(f"{path}: {error}; measure anew: {_remedy(topology)}") from None
+        raise UserError(f"{path}: {error}; measure anew: {remedy(topology)}") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({error!r}); measure anew: {_remedy(topology)}") from None
+        raise UserError(f"{path}: damaged ({error!r}); measure anew: {remedy(topology)}") from None
     return profile
 
 
 def _check(profile: Profile, topology: Topology) -> None:
     pairs = [(topology.cloud, gateway) for gateway in topology.gateways]
-    pairs += [
-        (gateway, device) for device in topology.devices for gateway in topology.reach(device)
-    ]
+    pairs += [(gateway, dev) for dev in topology.devices for gateway in topology.reach(dev)]
     for src, dst in [*pairs, *((b, a) for a, b in pairs)]:
-        times = profile.alone_s.get((src, dst))
         names = [topology.nodes[node].name for node in (src, dst)]
-        if times is None:
-            raise UserError(f"no times from {names[0]!r} to {names[1]!r}")
-        if len(times) != len(profile.sizes) or min(times) <= 0:
-            raise UserError(f"damaged (times from {names[0]!r} to {names[1]!r}: {times})")
+        times = profile.alone_s.get((src, dst), ())
+        if len(times) != len(profile.sizes) or not all(0 < t < math.inf for t in times):
+            raise UserError(f"no good times from {names[0]!r} to {names[1]!r}: {list(times)}")
+    sizes = profile.sizes
+    if len(sizes) < 2 or any(b <= a for a, b in pairwise((0, *sizes))):
+        raise UserError(f"sizes {list(sizes)} must be two or more, ascending")
+    if missing := set(topology.gateways) - set(profile.channels):
+        raise UserError(f"no channel of gateway {topology.nodes[min(missing)].name!r}")
+    values = asdict(profile.contention) | {
+        "association_s": profile.association_s,
+        "noise_sigma": profile.noise_sigma,
+    }
+    for name, value in values.items():
+        lowest = _LOWEST.get(name, 0.0)
+        if not isinstance(value, int | float) or not lowest <= value < math.inf:
+            raise UserError(f"{name} is {value!r}; it must be a number of at least {lowest:g}")
+
+
+_LOWEST = {
+    "uplink": 1e-3, "round_trip_s": 1e-9, "window_growth": 1.0, "downlink_cost": -0.4,
+    "uplink_cost": -0.4,
+}  # fmt: skip
 
 
 def _parsed(content: dict[str, Any], topology: Topology) -> Profile:
@@ -91,6 +108,8 @@ def _parsed(content: dict[str, Any], topology: Topology) -> Profile:
     )
 
 
-def _remedy(topology: Topology) -> str:
+def remedy(topology: Topology) -> str:
+    """The command that measures it."""
+    name = topology.name if topology.name in shipped() else f"{topology.name}.json"
     radio = f" --profile {topology.radio.name}" if topology.radio else ""
-    return f"meshfl network profile {topology.name}{radio}"
+    return f"meshfl network profile {name}{radio}"

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from simulator.network import Completion, Network
+from simulator.parts import FOREVER
 from simulator.units import NodeId, Time
-
-FOREVER: Time = 2**62
 
 
 class Send(NamedTuple):
@@ -16,6 +15,31 @@ class Send(NamedTuple):
     src: NodeId
     dst: NodeId
     nbytes: int
+
+
+def keep_under_way(
+    network: Network, orders: Sequence[tuple[NodeId, NodeId, int]], count: int
+) -> list[tuple[Time, Time]]:
+    """Always so many at a time, a new one when one ends: when each began and ended, in order."""
+    began: dict[int, Time] = {}
+    place: dict[int, int] = {}
+    ended: dict[int, Time] = {}
+    waiting = iter(enumerate(orders))
+
+    def start(now: Time) -> None:
+        for i, (src, dst, nbytes) in waiting:
+            began[i] = now
+            place[network.send(now, src, dst, nbytes)] = i
+            return
+
+    for _ in range(count):
+        start(0)
+    while len(ended) < len(began):
+        done = network.advance(FOREVER)
+        assert done is not None
+        ended[place[done.flow]] = done.time
+        start(done.time)
+    return [(began[i], ended[i]) for i in range(len(orders))]
 
 
 def play(

@@ -1,13 +1,15 @@
 """Ns3Network on shipped topologies: the protocol, re-association, replay."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ns3_scenarios.network import Ns3Network
 from ns3_scenarios.section import Ns3Section
 from simulator.errors import UserError
-from topologies import load_topology
+from topologies import Link, load_topology
 from topologies.section import FileTopology
 
 pytestmark = pytest.mark.ns3
@@ -108,3 +110,48 @@ def test_an_estimate_is_near_a_lone_transfer(network):
     net.send(0, gateway, device, 1_600_000)
     [done] = drain(net)
     assert done.time == pytest.approx(net.estimate(gateway, device, 1_600_000), rel=1.0)
+
+
+def wired(*links):
+    """campus-12 with these wires instead of its own."""
+    campus = load_topology(FileTopology(path=Path("campus-12")), 0, Path())
+    air = tuple(link for link in campus.links if link.kind == "wifi")
+    return replace(campus, links=(*links, *air))
+
+
+def test_a_gateway_behind_another_has_the_wires_of_its_way():
+    cloud, g0, g1 = 0, 1, 2
+    topology = wired(Link(cloud, g0, 1e8, 0.1), Link(g0, g1, 1e6, 0.05, "fibre"))
+    net = Ns3Network(topology, Ns3Section(), 1)
+    times = []
+    for i, nbytes in enumerate((100, 500_000, 1_000_000)):
+        begin = 100 * i * SECOND
+        net.advance(begin)
+        net.send(begin, cloud, g1, nbytes)
+        times.append((net.advance(2**60).time - begin) / SECOND)
+    net.close()
+    assert times[0] == pytest.approx(3 * 0.15, rel=0.02), "a handshake, then one way"
+    headers = (1448 + 54) / 1448
+    assert times[2] - times[1] == pytest.approx(500_000 * headers * 8 / 1e6, rel=0.02)
+
+
+def test_a_device_with_a_wire_is_told():
+    topology = wired(Link(0, 1, 1e8, 0.1), Link(0, 2, 1e8, 0.1), Link(0, 3, 1e8, 0.1))
+    with pytest.raises(UserError, match=r"device 'd0'.*on ns-3 devices have Wi-Fi only"):
+        Ns3Network(topology, Ns3Section(), 1)
+
+
+def test_many_transfers_leave_nothing_behind(network):
+    net, topology = network("campus-12")
+    memory = psutil.Process(net._ns3._process.pid).memory_info
+
+    def send(count, now):
+        for _ in range(count):
+            net.send(now, topology.cloud, topology.gateways[0], 100)
+            now = net.advance(10**18).time
+        return now
+
+    now = send(2000, 0)
+    settled = memory().rss
+    send(8000, now)
+    assert memory().rss - settled < 1e6

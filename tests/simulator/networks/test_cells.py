@@ -82,10 +82,10 @@ def test_contention_costs_time():
     cell = Cell(Contention(1.0, 0.0, 1.0, 0.5, 0.25, 0.01, 0.0, 0.0, 2.0))
     cell.enter(0, load(0, 1))
     cell.enter(0, load(1, 2))
-    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.5)
+    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.25)
     cell.enter(0, load(2, 3, up=True))
     cell.enter(0, load(3, 4, up=True))
-    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.75)
+    assert sum(x.rate for x in cell.loads.values()) == pytest.approx(1 / 1.375)
 
 
 def test_a_pace_bounds_a_device_and_leaves_the_rest_to_others():

@@ -93,6 +93,18 @@ def test_a_paced_device_takes_as_long_as_its_application():
     assert durations(net, (0, D2, G1, 40_000)) == pytest.approx([4.0])
 
 
+def test_paces_are_of_devices_on_a_slow_wire_too():
+    names = ("d0", "d1")
+    radio = replace(RADIO, rate_limits_bps=dict.fromkeys(names, 80e3))
+    nodes = tuple(replace(n, channel=radio.channels.get(n.name)) for n in TOPOLOGY.nodes)
+    paced = replace(TOPOLOGY, radios=(radio,), nodes=nodes)
+    slow = {p: AIR if CLOUD in p else WIRE for p in PROFILE.alone_s}
+    net = network(replace(PROFILE, association_s=0.0, alone_s=slow), paced)
+    alone = durations(net, (0, D0, CLOUD, 40_000))
+    both = durations(net, (50, D0, CLOUD, 40_000), (50, D1, CLOUD, 40_000))
+    assert both == pytest.approx([2 * alone[0]] * 2, rel=0.05), "the wire is shared, not the paces"
+
+
 def test_pairs_without_a_way_are_told():
     with pytest.raises(UserError, match="no way from 'd0' to 'g1'"):
         network().send(0, D0, G1, 10)
@@ -114,8 +126,15 @@ def test_a_profile_survives_its_file(tmp_path):
         (lambda c: {k: v for k, v in c.items() if k != "alone_s"}, "damaged.*alone_s"),
         (lambda c: c | {"contention": {"speed": 1}}, "damaged"),
         (lambda c: c | {"alone_s": [["d0", "nobody", 1, 2, 3]]}, "unknown node 'nobody'"),
-        (lambda c: c | {"alone_s": c["alone_s"][1:]}, "no times from 'cloud' to 'g0'"),
-        (lambda c: c | {"alone_s": [[*r[:2], 0.1] for r in c["alone_s"]]}, "damaged"),
+        (lambda c: c | {"alone_s": c["alone_s"][1:]}, "no good times from 'cloud' to 'g0'"),
+        (lambda c: c | {"alone_s": [[*r[:2], 0.1] for r in c["alone_s"]]}, r"no good times.*0\.1"),
+        (lambda c: c | {"alone_s": [[*r[:2], 1, 2, float("nan")] for r in c["alone_s"]]}, "nan"),
+        (lambda c: c | {"sizes": [1000, 1000, 9000]}, "sizes .* ascending"),
+        (lambda c: c | {"channels": {"g0": "g0"}}, "no channel of gateway 'g1'"),
+        (lambda c: c | {"association_s": -3}, "association_s is -3.* at least 0"),
+        (lambda c: c | {"noise_sigma": -1}, "noise_sigma is -1.0"),
+        (lambda c: c | {"contention": c["contention"] | {"uplink": "much"}}, "uplink is 'much'"),
+        (lambda c: c | {"contention": c["contention"] | {"uplink": -1}}, "uplink is -1"),
     ],
 )
 def test_bad_files(tmp_path, change, message):
