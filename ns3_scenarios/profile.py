@@ -82,8 +82,8 @@ def profile_network(
 
 
 def sizes_for(nbytes: int) -> tuple[int, ...]:
-    """A model of any size up to the largest is between two of them."""
-    return nbytes // 160, nbytes // 32, nbytes // 8, nbytes
+    """Close together where TCP's first windows make steps."""
+    return tuple(nbytes // part for part in (160, 80, 32, 8, 1))
 
 
 def work_bytes(topology: Topology, nbytes: int) -> int:
@@ -134,7 +134,9 @@ def fitted(
         channels=channels,
         contention=Contention(),
         association_s=mean(waits),
-        noise_sigma=_spread([np.log(a / b) for a, b in repeated]) / np.sqrt(2),
+        # Of the largest: the noise of independent parts falls with the root of the size.
+        noise_sigma=_spread([np.log(a / b) for a, b in repeated])
+        * float(np.sqrt(sizes[-2] / sizes[-1] / 2)),
     )
     return replace(profile, contention=fit_contention(topology, profile, samples))
 

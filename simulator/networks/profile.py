@@ -46,7 +46,7 @@ class Profile:
     association_s: float
     """What a device's first transfer with a gateway takes longer."""
     noise_sigma: float
-    """Log-normal, of repeated lone transfers."""
+    """Log-normal, of repeated lone transfers of the largest size."""
 
     def seconds(self, pair: Pair, nbytes: int) -> float:
         """Alone; straight lines through the measured sizes."""

@@ -18,7 +18,7 @@ from ns3_scenarios.profile import find_profile, key_of, make_profile, profile_pa
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from simulator.errors import UserError
 from simulator.networks.profile_file import load_profile
-from topologies import find_topology
+from topologies import find_topology, shipped_profiles
 
 pytestmark = pytest.mark.ns3
 MESHFL = str(Path(sys.executable).parent / "meshfl")
@@ -75,7 +75,7 @@ def test_large_cells_are_measured_in_parts():
         assert {order[:2] for order in orders} >= links
     lone = [order for task in tasks if task.in_flight == 1 for order in task.orders]
     assert {order[:2] for order in lone} >= wires
-    assert len(lone) == 12 * (len(links) + len(wires)), "each once"
+    assert len(lone) == 14 * (len(links) + len(wires)), "each once"
     assert len({task.file(Path()) for task in tasks}) == len(tasks)
 
 
@@ -193,3 +193,11 @@ def test_validate_tells_and_draws(measured, tmp_path):
     assert (profile["mean_bias"].abs() < 0.3).all()
     assert (tmp_path / "f/fidelity.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(path.read_text())["topology"] == "campus-12"
+
+
+def test_shipped_profiles_fit_their_topologies(own_cache):
+    for path in shipped_profiles():
+        content = json.loads(path.read_text())
+        topology = find_topology(Path(content["topology"])).with_radio(content["radio"])
+        assert find_profile(topology, ProfileSection()) == path
+        assert load_profile(path, topology, content["key"]).sizes[-1] == 1_600_000
