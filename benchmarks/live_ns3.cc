@@ -41,7 +41,7 @@ ReadOptions(std::istream& in, Options& o)
 {
     in >> o.standard >> o.bandGhz >> o.widthMhz >> o.rateManager >> o.loss >> o.lossExponent >>
         o.fixedRssDbm >> o.shadowingSigmaDb >> o.transport >> o.sensitivityDbm >>
-        o.longestLinkM >> o.seed;
+        o.longestLinkM >> o.seed >> o.queue >> o.macQueuePackets >> o.rtsBytes;
 }
 
 void
