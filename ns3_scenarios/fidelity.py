@@ -20,7 +20,9 @@ def fidelity_table(rows: list[Fidelity]) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for name in ("traffic", "network"):
         table.add_column(name, no_wrap=True)
+    some_lost = any(row.lost for row in rows)
     for name in (
+        *(["lost"] if some_lost else []),
         "mean",
         "makespan",
         "median",
@@ -36,6 +38,7 @@ def fidelity_table(rows: list[Fidelity]) -> Table:
         table.add_row(
             row.traffic if row.traffic != before else "",
             row.network,
+            *([f"{row.lost:.3g}"] if some_lost else []),
             f"{sign}{_percent(row.mean_bias, not sign)}",
             f"{sign}{_percent(row.makespan_error, not sign)}",
             _percent(row.median_error, False),
@@ -75,8 +78,8 @@ def draw_fidelity(played: dict[str, dict[str, Played]], title: str, path: Path) 
 
 def _draw(chart: Axes, traffic: str, networks: dict[str, Played]) -> None:
     for (name, run), colour, line in zip(networks.items(), COLOURS, _LINES, strict=False):
-        x = np.sort(run.seconds)
-        share = np.arange(1, len(x) + 1) / len(x)
+        x = np.sort(run.arrived)
+        share = np.arange(1, len(x) + 1) / len(run.seconds)
         chart.step(x, share, where="post", label=name, color=colour, ls=line, lw=1.6)
     chart.set_xscale("log")
     chart.set(title=traffic, xlabel="duration of a transfer [s]", ylim=(0, 1.01))

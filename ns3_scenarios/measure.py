@@ -11,8 +11,9 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,10 +135,9 @@ def measure(
     workers: int,
     progress: Progress,
 ) -> dict[Task, list[Sample]]:
-    """Run what has no file in ``folder`` yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Run what has no good file in ``folder`` yet."""
     lock = threading.Lock()
-    running: set[Ns3Process] = set()
+    running = _Processes()
 
     def told(nbytes: int) -> None:
         with lock:
@@ -145,12 +145,13 @@ def measure(
 
     def run(task: Task) -> list[Sample]:
         path = task.file(folder)
-        if path.exists():
+        samples = _kept(path, task)
+        if samples is not None:
             told(sum(nbytes for *_, nbytes in task.orders))
-            return [Sample(*row) for row in json.loads(path.read_text())]
+            return samples
         samples = run_task(topology, section, task, told, running)
         partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(samples))
+        partial.write_text(json.dumps({"task": asdict(task), "samples": samples}))
         os.replace(partial, path)
         return samples
 
@@ -159,9 +160,54 @@ def measure(
             return dict(zip(tasks, pool.map(run, tasks), strict=True))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):
-                process.close()  # else their threads would have to be waited for
+            running.stop()  # else their threads would have to be waited for
             raise
+
+
+class _Processes:
+    """Those of ns-3 that are at work: all can be ended at once, by another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[Ns3Process] = set()
+        self._stopped = False
+
+    @contextmanager
+    def another(self) -> Iterator[Ns3Process]:
+        process = Ns3Process()
+        try:
+            with self._lock:
+                if self._stopped:  # while it started
+                    raise CancelledError
+                self._processes.add(process)
+            yield process
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+            process.close()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for process in self._processes:
+                process.close()
+
+
+def _kept(path: Path, task: Task) -> list[Sample] | None:
+    """What an earlier run of this very task has left; None: it must be run."""
+    try:
+        content = json.loads(path.read_text())
+        samples = [Sample(*row) for row in content["samples"]]
+        is_same = content["task"] == json.loads(json.dumps(asdict(task)))
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        return None  # there is none, or it is damaged
+    is_whole = tuple(sample[:3] for sample in samples) == task.orders
+    return samples if is_same and is_whole and all(map(_is_plausible, samples)) else None
+
+
+def _is_plausible(sample: Sample) -> bool:
+    times = sample.start, sample.end
+    return all(isinstance(time, int) for time in times) and 0 <= times[0] < times[1]
 
 
 def run_task(
@@ -169,17 +215,12 @@ def run_task(
     section: Ns3Section,
     task: Task,
     progress: Progress,
-    running: set[Ns3Process],
+    running: _Processes,
 ) -> list[Sample]:
     scene, number = cell_scene(topology, section, task.gateway, task.devices)
-    process = Ns3Process()
-    running.add(process)
-    try:
+    with running.another() as process:
         process.ask("build", *scene)
         samples = _drive(process, task, number, progress)
-    finally:
-        running.remove(process)
-        process.close()
     for sample in samples if task.is_alone else ():
         _refuse_lost(topology, sample)
     return samples

@@ -10,11 +10,12 @@ import hashlib
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict, replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -22,8 +23,9 @@ from scipy.optimize import minimize
 from ns3_scenarios.library import cache_folder
 from ns3_scenarios.measure import IN_FLIGHT, Progress, Sample, Task, contending, measure, tasks_of
 from ns3_scenarios.network import scene_of
-from ns3_scenarios.section import ProfileSection
+from ns3_scenarios.section import ProfileSection, RadioSettings
 from simulator.errors import UserError
+from simulator.folders import alone_in
 from simulator.networks.cells import Contention
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.profile import Pair, Profile, ProfileNetwork
@@ -54,23 +56,58 @@ def profile_path(key: str, nbytes: int) -> Path:
 def find_profile(topology: Topology, section: ProfileSection) -> Path:
     """The profile of a scenario that names none."""
     key = key_of(topology, section)
-    for path in shipped_profiles():
-        if f'"key": "{key}"' in path.read_text(encoding="utf-8"):
-            return path
+    if shipped := _shipped(key):
+        return shipped[0]
     if measured := sorted((cache_folder() / "profiles").glob(f"{key}-*.json")):
         return measured[-1]  # of the largest size
     raise UserError(
         f"topology {topology.name!r} has not been measured with these [network] settings; "
-        f"measure it once with: {remedy(topology)} (other settings than the defaults as --set "
-        "KEY=VALUE), or choose [network] kind = 'ns3'"
+        f"measure it once with: {remedy(topology, settings_of(section))}, or choose [network] "
+        "kind = 'ns3'"
     )
+
+
+def _shipped(key: str) -> list[Path]:
+    return [p for p in shipped_profiles() if f'"key": "{key}"' in p.read_text(encoding="utf-8")]
+
+
+def known_profile(
+    topology: Topology, section: ProfileSection, nbytes: int, out: Path | None
+) -> Path | None:
+    """A good profile up to this size: at ``out``, shipped, or measured here before."""
+    key = key_of(topology, section)
+    for path in [*([out] if out else []), *_shipped(key), profile_path(key, nbytes)]:
+        try:
+            if load_profile(path, topology, key).sizes[-1] == nbytes:
+                return path
+        except UserError:
+            continue  # there is none, or a damaged one
+    return None
+
+
+def settings_of(section: ProfileSection) -> list[str]:
+    """KEY=VALUE of all that ns-3 is told and that is not as by default."""
+    given = section.model_dump(include=set(RadioSettings.model_fields), exclude_defaults=True)
+    return list(_assignments(given))
+
+
+def _assignments(table: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _assignments(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def read_profile(path: Path, topology: Topology, section: ProfileSection) -> Profile:
+    return load_profile(path, topology, key_of(topology, section), settings_of(section))
 
 
 def build_profile_network(
     topology: Topology, section: ProfileSection, seed: int, base: Path
 ) -> ProfileNetwork:
     path = find_profile(topology, section) if section.path is None else base / section.path
-    profile = load_profile(path, topology, key_of(topology, section))
+    profile = read_profile(path, topology, section)
     return profile_network(topology, profile, section, seed)
 
 
@@ -105,14 +142,14 @@ def make_profile(
     key = key_of(topology, section)
     path = profile_path(key, nbytes) if out is None else out
     path.parent.mkdir(parents=True, exist_ok=True)
-    sizes = sizes_for(nbytes)
+    sizes, live = sizes_for(nbytes), section.live()
     folder = cache_folder() / "profiles" / f"{key}-{nbytes}"
-    samples = measure(
-        topology, section.live(), tasks_of(topology, sizes), folder, workers, progress
-    )
-    profile = fitted(topology, sizes, contending(topology, section.live()), samples)
-    save_profile(path, profile, topology, key)
-    shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder, "measuring this network"):
+        samples = measure(topology, live, tasks_of(topology, sizes), folder, workers, progress)
+        profile = fitted(topology, sizes, contending(topology, live), samples)
+        save_profile(path, profile, topology, key)
+        shutil.rmtree(folder)
     return path
 
 
@@ -131,16 +168,22 @@ def fitted(
     repeated = [by[sizes[-2]] for by in times.values()]
     profile = Profile(
         sizes=sizes,
-        alone_s={pair: tuple(mean(by[size]) for size in sizes) for pair, by in times.items()},
+        alone_s={pair: _rising(mean(by[size]) for size in sizes) for pair, by in times.items()},
         channels=channels,
         contention=Contention(),
         association_s=mean(waits),
-        # Of the largest: the noise of independent parts falls with the root of the size.
+        # A ratio of two has the noise of both, twice the variance of one. Of the largest size:
+        # the noise of independent parts falls with the root of the size.
         noise_sigma=_spread([np.log(a / b) for a, b in repeated])
         * float(np.sqrt(sizes[-2] / sizes[-1] / 2)),
     )
     fit = fit_contention(topology, profile, samples)
     return replace(profile, contention=replace(fit, closing_s=_closing_s(profile, samples)))
+
+
+def _rising(times: Iterable[float]) -> tuple[float, ...]:
+    """Sizes that differ little may come out the wrong way round, by noise."""
+    return tuple(accumulate(times, max))
 
 
 def _closing_s(profile: Profile, samples: dict[Task, list[Sample]]) -> float:
@@ -167,12 +210,15 @@ def fit_contention(
     """The constants with which the runs among others come out as ns-3 had them."""
     runs = [run for n in IN_FLIGHT[1:] for run in _some_runs(samples, n)]
     bare = unpaced(topology)
-    start = np.array(list(asdict(profile.contention).values())[: len(_SCALE)])
-    lowest = np.array([0, 0, 0.1, -0.2, -0.2, 1e-4, 0, 0, 1.2])
+    scale, lowest = np.array(list(_FITTED.values())).T
+    start = np.array([getattr(profile.contention, name) for name in _FITTED]) / scale
+
+    def constants(scaled: np.ndarray) -> Contention:
+        values = np.maximum(scaled * scale, lowest)
+        return Contention(**dict(zip(_FITTED, map(float, values), strict=True)))
 
     def error(scaled: np.ndarray) -> float:
-        constants = Contention(*map(float, np.maximum(scaled * _SCALE, lowest)))
-        trial = replace(profile, contention=constants, association_s=0.0)
+        trial = replace(profile, contention=constants(scaled), association_s=0.0)
         total = 0.0
         for task, truth in runs:
             network = ProfileNetwork(bare, trial, Noise(NoisySection(), 0))
@@ -181,14 +227,23 @@ def fit_contention(
             total += float(np.abs(np.log(ratio)).mean())
         return total
 
-    options = {"maxfev": _EVALUATIONS, "initial_simplex": _simplex(start / _SCALE)}
-    found = minimize(error, start / _SCALE, method="Nelder-Mead", options=options).x
-    return Contention(*map(float, np.maximum(found * _SCALE, lowest)))
+    options = {"maxfev": _EVALUATIONS, "initial_simplex": _simplex(start)}
+    return constants(minimize(error, start, method="Nelder-Mead", options=options).x)
 
 
 _EVALUATIONS = 250
-_SCALE = np.array([0.2, 0.5, 1.0, 0.07, 0.07, 0.005, 0.03, 0.01, 1.0])
-"""The size of a step in each constant that is fitted."""
+_FITTED = {
+    "access_point": (0.2, 0.0),
+    "rate_fairness": (0.5, 0.0),
+    "uplink": (1.0, 0.1),
+    "downlink_cost": (0.07, -0.2),
+    "uplink_cost": (0.07, -0.2),
+    "round_trip_s": (0.005, 1e-4),
+    "downlink_queue_s": (0.03, 0.0),
+    "uplink_queue_s": (0.01, 0.0),
+    "window_growth": (1.0, 1.2),
+}
+"""The constants that are fitted: the size of a step, and the lowest value."""
 
 
 def _simplex(start: np.ndarray) -> np.ndarray:

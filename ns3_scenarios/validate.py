@@ -6,6 +6,7 @@ ns-3 than another run of it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -44,17 +45,31 @@ class Played:
     """One network's times for one traffic."""
 
     seconds: np.ndarray
+    """In the order of sends; nan: it was lost."""
     makespan_s: float
+    """Until the last that arrived."""
     cpu_s: float
+
+    @property
+    def arrived(self) -> np.ndarray:
+        """The seconds of those that were not lost."""
+        found: np.ndarray = self.seconds[~np.isnan(self.seconds)]
+        return found
+
+    @property
+    def lost(self) -> int:
+        return len(self.seconds) - len(self.arrived)
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """One network against all runs of live ns-3."""
+    """One network against all runs of live ns-3; of lost transfers there is but their number."""
 
     traffic: str
     network: str
     transfers: int
+    lost: float
+    """Of these; for live ns-3 the mean over its runs."""
     mean_bias: float
     makespan_error: float
     median_error: float
@@ -170,55 +185,79 @@ def _play(network: Network, sends: list[Send], progress: Progress | None = None)
     began = time.process_time()
     ended = play(network, sends, progress)
     spent = time.process_time() - began
-    seconds = [(done.time - send.time) / SECOND for done, send in zip(ended, sends, strict=True)]
-    makespan = max(done.time for done in ended) / SECOND
+    seconds = [
+        math.nan if done.lost else (done.time - send.time) / SECOND
+        for done, send in zip(ended, sends, strict=True)
+    ]
+    makespan = max((done.time for done in ended if not done.lost), default=0) / SECOND
     return Played(np.array(seconds), makespan, max(spent, 1e-6))
 
 
 def _against_itself(traffic: str, live: list[Played]) -> Fidelity:
     pairs = list(permutations(live, 2))
     errors = np.concatenate([_errors(a, b) for a, b in pairs])
-    means = [played.seconds.mean() for played in live]
+    means = [_mean(played.arrived) for played in live]
     makespans = [played.makespan_s for played in live]
     return Fidelity(
-        traffic,
-        AGAIN,
-        len(live[0].seconds),
-        float(np.std(means, ddof=1) / np.mean(means)),
-        float(np.std(makespans, ddof=1) / np.mean(makespans)),
-        float(np.median(errors)),
-        float(np.quantile(errors, 0.95)),
-        float(np.mean([ks_2samp(a.seconds, b.seconds).statistic for a, b in pairs])),
-        *_speed(live),
+        traffic=traffic,
+        network=AGAIN,
+        transfers=len(live[0].seconds),
+        lost=float(np.mean([played.lost for played in live])),
+        mean_bias=float(np.std(means, ddof=1) / np.mean(means)),
+        makespan_error=float(np.std(makespans, ddof=1) / np.mean(makespans)),
+        median_error=_quantile(errors, 0.5),
+        p95_error=_quantile(errors, 0.95),
+        ks=float(np.mean([_distance(a.arrived, b.arrived) for a, b in pairs])),
+        transfers_per_cpu_s=_transfers_per_cpu_s(live),
+        sim_s_per_cpu_s=_sim_s_per_cpu_s(live),
     )
 
 
 def _fidelity(traffic: str, kind: str, played: Played, live: list[Played]) -> Fidelity:
     errors = np.concatenate([_errors(played, truth) for truth in live])
-    mean = np.mean([truth.seconds.mean() for truth in live])
+    mean = np.mean([_mean(truth.arrived) for truth in live])
     makespan = np.mean([truth.makespan_s for truth in live])
-    together = np.concatenate([truth.seconds for truth in live])
+    together = np.concatenate([truth.arrived for truth in live])
     return Fidelity(
-        traffic,
-        kind,
-        len(played.seconds),
-        float(played.seconds.mean() / mean - 1),
-        float(played.makespan_s / makespan - 1),
-        float(np.median(errors)),
-        float(np.quantile(errors, 0.95)),
-        float(ks_2samp(played.seconds, together).statistic),
-        *_speed([played]),
+        traffic=traffic,
+        network=kind,
+        transfers=len(played.seconds),
+        lost=played.lost,
+        mean_bias=float(_mean(played.arrived) / mean - 1),
+        makespan_error=float(played.makespan_s / makespan - 1),
+        median_error=_quantile(errors, 0.5),
+        p95_error=_quantile(errors, 0.95),
+        ks=_distance(played.arrived, together),
+        transfers_per_cpu_s=_transfers_per_cpu_s([played]),
+        sim_s_per_cpu_s=_sim_s_per_cpu_s([played]),
     )
 
 
 def _errors(played: Played, truth: Played) -> np.ndarray:
-    errors: np.ndarray = np.abs(played.seconds - truth.seconds) / truth.seconds
-    return errors
+    """Of those that arrive on both."""
+    errors = np.abs(played.seconds - truth.seconds) / truth.seconds
+    known: np.ndarray = errors[~np.isnan(errors)]
+    return known
 
 
-def _speed(runs: list[Played]) -> tuple[float, float]:
-    spent = sum(run.cpu_s for run in runs)
-    return sum(len(r.seconds) for r in runs) / spent, sum(r.makespan_s for r in runs) / spent
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _quantile(values: np.ndarray, share: float) -> float:
+    return float(np.quantile(values, share)) if len(values) else math.nan
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(ks_2samp(a, b).statistic) if len(a) and len(b) else math.nan
+
+
+def _transfers_per_cpu_s(runs: list[Played]) -> float:
+    return sum(len(run.seconds) for run in runs) / sum(run.cpu_s for run in runs)
+
+
+def _sim_s_per_cpu_s(runs: list[Played]) -> float:
+    return sum(run.makespan_s for run in runs) / sum(run.cpu_s for run in runs)
 
 
 def goals(rows: list[Fidelity]) -> dict[str, bool]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from simulator.errors import UserError
+from simulator.folders import make_folder
 from simulator.topology_cli import Named, Profile, load_named
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from ns3_scenarios.section import ProfileSection
     from ns3_scenarios.validate import Fidelity, Played
+    from topologies import Topology
 
 network_app = typer.Typer(
     help="Networks: measure them with ns-3, compare models with it.", no_args_is_help=True
@@ -51,21 +54,45 @@ def profile(
         Path | None,
         typer.Option("-o", "--out", help="Profile (.json) to write (default: in the cache)."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure though there is such a profile already.")
+    ] = False,
 ) -> None:
     """Measure every link with ns-3, alone and among others, for a network of kind "profile".
 
-    Interrupted, the same command goes on where it was.
+    Once: what was measured is kept. Interrupted, the same command goes on where it was.
     """
-    loaded, section = load_named(topology, profile), _section(set_)
-    from ns3_scenarios.profile import make_profile, work_bytes
+    with _interruptible("the same command goes on where it was"):
+        if out is not None:
+            _check_profile_file(out)
+        loaded, section = load_named(topology, profile), _section(set_)
+        from ns3_scenarios.profile import find_profile, known_profile, make_profile, work_bytes
 
-    try:
+        if not again and (known := known_profile(loaded, section, nbytes, out)):
+            _tell_known(known, out)
+            return
+        if out is not None:
+            make_folder(out.parent, out)
         with _bar(f"measuring {loaded.name}", work_bytes(loaded, nbytes)) as progress:
             path = make_profile(loaded, section, nbytes, workers, progress, out)
-    except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on where it was", highlight=False)
-        raise typer.Exit(130) from None
-    console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        _say(f"wrote {path}")
+        if out is None and (chosen := find_profile(loaded, section)) != path:
+            _say(f"scenarios take {chosen} unless they name another as [network] path")
+
+
+def _check_profile_file(out: Path) -> None:
+    if out.suffix != ".json" or out.is_dir():
+        raise UserError(f"{out}: a profile is a file that ends in .json; choose another --out")
+
+
+def _tell_known(known: Path, out: Path | None) -> None:
+    from simulator.networks.profile_file import write_profile
+
+    _say(f"already measured: {known} (--again measures anew)")
+    if out is not None and not (out.exists() and out.samefile(known)):
+        make_folder(out.parent, out)
+        write_profile(out, known.read_text(encoding="utf-8"))
+        _say(f"wrote {out}")
 
 
 @network_app.command()
@@ -90,35 +117,45 @@ def validate(
     Median and 95 % are relative errors of single transfers, KS is the distance between the
     distributions of durations; the first line is ns-3 against itself with other seeds.
     """
-    loaded, section = load_named(topology, profile), _section(set_)
-    from ns3_scenarios.profile import find_profile, key_of
-    from ns3_scenarios.validate import LOADS, compare, nearest, poisson
-    from ns3_scenarios.validate import recorded as read_recorded
-    from simulator.networks.profile_file import load_profile
+    with _interruptible("nothing was written"):
+        loaded, section = load_named(topology, profile), _section(set_)
+        radio = loaded.radio.name if loaded.radio else "wired"
+        folder = out or Path(f"fidelity-{loaded.name}-{radio}")
+        found = _played(loaded, section, transfers, seeds, recorded or [], folder)
+        _tell(f"{loaded.name}, {radio}, {seeds} seeds of live ns-3", found, folder)
 
-    path = section.path or find_profile(loaded, section)
-    measured = load_profile(path, loaded, key_of(loaded, section))
-    home = nearest(loaded, measured)
+
+Found = dict[str, "tuple[list[Fidelity], dict[str, Played]]"]
+"""By traffic."""
+
+
+def _played(
+    topology: Topology,
+    section: ProfileSection,
+    transfers: int,
+    seeds: int,
+    runs: list[Path],
+    out: Path,
+) -> Found:
+    from ns3_scenarios.profile import find_profile, read_profile
+    from ns3_scenarios.validate import LOADS, compare, nearest, poisson, recorded
+
+    path = section.path or find_profile(topology, section)
+    measured = read_profile(path, topology, section)
+    home = nearest(topology, measured)
     traffics = {
-        name: poisson(loaded, measured, load, transfers, home) for name, load in LOADS.items()
+        name: poisson(topology, measured, load, transfers, home) for name, load in LOADS.items()
     }
-    for folder in recorded or ():
-        traffics[folder.resolve().name] = read_recorded(folder, loaded, transfers * len(home))
+    for run in runs:
+        traffics[run.resolve().name] = recorded(run, topology, transfers * len(home))
+    make_folder(out, out)
     work = seeds * sum(map(len, traffics.values()))
-    with _bar(f"playing on {loaded.name}", work) as progress:
-        found = list(compare(loaded, measured, section, traffics, seeds, progress))
-    radio = loaded.radio.name if loaded.radio else "wired"
-    title = f"{loaded.name}, {radio}, {seeds} seeds of live ns-3"
-    _tell(
-        title,
-        dict(zip(traffics, found, strict=True)),
-        out or Path(f"fidelity-{loaded.name}-{radio}"),
-    )
+    with _bar(f"playing on {topology.name}", work) as progress:
+        found = compare(topology, measured, section, traffics, seeds, progress)
+        return dict(zip(traffics, found, strict=True))
 
 
-def _tell(
-    title: str, found: dict[str, tuple[list[Fidelity], dict[str, Played]]], out: Path
-) -> None:
+def _tell(title: str, found: Found, out: Path) -> None:
     import pandas as pd
 
     from ns3_scenarios.fidelity import draw_fidelity, fidelity_table, goals_table
@@ -127,19 +164,30 @@ def _tell(
     console.print(title, highlight=False)
     console.print(fidelity_table(rows), highlight=False)
     console.print(goals_table({name: own for name, (own, _) in found.items()}), highlight=False)
-    out.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([vars(row) for row in rows]).to_csv(out / "fidelity.csv", index=False)
     drawn = draw_fidelity(
         {n: played for n, (_, played) in found.items()}, title, out / "fidelity.png"
     )
-    console.print(f"wrote {out / 'fidelity.csv'} and {drawn}", highlight=False, soft_wrap=True)
+    _say(f"wrote {out / 'fidelity.csv'} and {drawn}")
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def _interruptible(outcome: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say(f"interrupted; {outcome}")
+        raise typer.Exit(130) from None
 
 
 def _section(settings: list[str] | None) -> ProfileSection:
     from pydantic import ValidationError
 
     from ns3_scenarios.section import ProfileSection
-    from simulator.errors import UserError
     from simulator.scenario import explain_all, lay_over
 
     content: dict[str, dict[str, object]] = {"network": {}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -24,6 +23,7 @@ from safetensors.torch import save_file
 from simulator.build import build, with_files
 from simulator.energy import energy_of, totals, write_energy
 from simulator.errors import UserError
+from simulator.folders import alone_in, make_folder
 from simulator.kernel import Simulation
 from simulator.network import Energy
 from simulator.parts import BYTE_KINDS, World
@@ -54,7 +54,7 @@ def start(
     world = build(scenario, base, workers)
     try:
         _make_folder(scenario, base, folder)
-        with _alone_in(folder):
+        with alone_in(folder, "running it"):
             sim = Simulation(world, FolderRecorder(folder, _names(world)))
             try:
                 sim.start()
@@ -75,7 +75,7 @@ def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[s
     scenario = Scenario.load(folder / SCENARIO)
     world = build(scenario, folder, workers)
     try:
-        with _alone_in(folder):
+        with alone_in(folder, "running it"):
             if (folder / CHECKPOINT).exists():
                 sim, spent_s = _restored(world, folder)
             else:
@@ -106,31 +106,13 @@ def _close(world: World) -> None:
 
 def _make_folder(scenario: Scenario, base: Path, folder: Path) -> None:
     """All at once: a kill leaves either no folder or one that can be resumed."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"{error.strerror}: {error.filename}"
-        raise UserError(f"{folder}: cannot be made ({reason}); choose another --out") from None
+    make_folder(folder.parent, folder)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         draft = Path(made) / "run"
         draft.mkdir()
         own = _copy_inputs(scenario, base, draft)
         write_text(draft / SCENARIO, own.to_toml())
         os.replace(draft, folder)
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Two processes that write one run would spoil it."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{folder}: another process is running it; wait for it") from None
-        yield
-    finally:
-        os.close(place)
 
 
 def _names(world: World) -> list[str]:
@@ -253,16 +235,16 @@ def _interruptible(sim: Simulation) -> Iterator[None]:
 def _copy_inputs(scenario: Scenario, base: Path, folder: Path) -> Scenario:
     """Bring the files that the scenario names along, so that the folder stands alone."""
 
-    def adopt(section: BaseModel) -> BaseModel:
+    def adopt(section: BaseModel, keys: tuple[str, ...]) -> BaseModel:
         changed: dict[str, Any] = {}
         for name in type(section).model_fields:
-            value = getattr(section, name)
+            value, own = getattr(section, name), (*keys, name)
             if isinstance(value, BaseModel):
-                changed[name] = adopt(value)
+                changed[name] = adopt(value, own)
             elif isinstance(value, Path) and (base / value).is_file():
                 (folder / INPUTS).mkdir(exist_ok=True)
-                changed[name] = Path(INPUTS) / f"{type(section).__name__}-{name}{value.suffix}"
+                changed[name] = Path(INPUTS) / f"{'-'.join(own)}{value.suffix}"
                 shutil.copyfile(base / value, folder / changed[name])
         return section.model_copy(update=changed)
 
-    return adopt(scenario)  # type: ignore[return-value]
+    return adopt(scenario, ())  # type: ignore[return-value]

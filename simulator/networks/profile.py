@@ -31,7 +31,17 @@ from topologies import Tier, Topology
 Pair = tuple[NodeId, NodeId]
 WINDOWS = (14_480, 43_440, 101_360)
 """Bytes after which TCP, while its pipe is not full, waits: 10, 30, 70 segments."""
-WIRE = Contention(1.0, 1.0, 1.0, 0.0, 0.0, 1e-6, 0.0, 0.0, 2.0)
+WIRE = Contention(
+    access_point=1.0,
+    rate_fairness=1.0,
+    uplink=1.0,
+    downlink_cost=0.0,
+    uplink_cost=0.0,
+    round_trip_s=1e-6,
+    downlink_queue_s=0.0,
+    uplink_queue_s=0.0,
+    window_growth=2.0,
+)
 """A wire is shared equally, and grows as fast as one can look."""
 
 

@@ -119,6 +119,7 @@ def test_a_scenario_runs_on_a_profile_and_its_folder_stands_alone(
     parts = run_in(scenario(campus, network), "parts", after_events=whole["events"] // 2)
     assert parts["event_log_sha256"] == whole["event_log_sha256"]
     [copy] = (tmp_path / "whole/inputs").iterdir()
+    assert copy.name == "network-path.json"
     assert copy.read_bytes() == path.read_bytes()
 
 

@@ -120,7 +120,7 @@ def test_meshdb_chosen_gateways_and_reach(tmp_path):
 
 def test_meshdb_needs_gateways_and_devices(tmp_path):
     files = write(tmp_path, nodes=[node(1, -73.99, 40.72)], links=[])
-    with pytest.raises(UserError, match=r"nodes\.json: no site is marked as a gateway; .*--gatew"):
+    with pytest.raises(UserError, match=r"nodes\.json: no site is marked as a gateway .*--gatew"):
         import_meshdb(*files, None, Choice())
     with pytest.raises(UserError, match=r"nodes\.json: all sites are gateways"):
         import_meshdb(*files, None, Choice(gateways=3))
@@ -166,6 +166,11 @@ def test_kml(tmp_path):
     assert sum(report.seen(kind) for kind in ("nodes", "links", "placemarks")) == 8
 
 
+HUB_BY_NAME = """<kml><Folder><name>gateways</name>
+<Placemark><name>hub A</name><Point><coordinates>4.37,52.0</coordinates></Point></Placemark>
+</Folder></kml>"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -173,6 +178,7 @@ def test_kml(tmp_path):
         ("<kml>", "not XML"),
         ("", "not XML"),
         ("<kml/>", "no site is marked as a gateway"),
+        (HUB_BY_NAME, "ExtendedData: a Data 'tier' or 'type' with the value gateway"),
     ],
 )
 def test_bad_kml(tmp_path, text, message):

@@ -94,6 +94,12 @@ def test_import_tells_what_became_of_the_records(tmp_path):
     box = ["--box", 0, 0, 1, 1]
     with pytest.raises(UserError, match="no site is marked as a gateway"):
         run("import", "meshdb", *files, "-o", out, *box)
+    for turned in (["--box", 41, -74.3, 40.4, -73.6], ["--box", 40.4, -73, "nan", -74]):
+        with pytest.raises(UserError, match="must be south, west, north and east"):
+            run("import", "meshdb", *files, "-o", out, *turned)
+    for bad in ("nan", "-5", "inf"):
+        with pytest.raises(UserError, match=f"--height-m {bad}: it must be 0 to 10000 m"):
+            run("import", "meshdb", *files, "-o", out, "--reach-m", 2000, "--height-m", bad)
     with pytest.raises(UserError, match=r"reads delays\.csv cloud\.csv, but 1 files are given"):
         run("import", "replay", files[0], "-o", out)
 

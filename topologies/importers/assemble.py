@@ -35,6 +35,8 @@ CLOUD_S = 0.005
 """From a gateway to a cloud that is not on the map."""
 WIDEST_M = 5e6
 """A map that is wider holds a slip of the pen."""
+HIGHEST_M = 10_000.0
+"""Above the ground; beyond it are no antennas."""
 BRIDGE_BPS = 200e6
 """Of a radio line between two gateways, which is a channel of its own."""
 
@@ -80,6 +82,12 @@ class Choice:
     height_m: float = 10.0
     """Above the ground, of nodes with neither height nor altitude."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.height_m <= HIGHEST_M:  # nan neither
+            raise UserError(
+                f"--height-m {self.height_m:g}: it must be 0 to {HIGHEST_M:g} m above the ground"
+            )
+
 
 @dataclass
 class Map:
@@ -87,6 +95,8 @@ class Map:
     lines: list[Line]
     sectors: list[Sector]
     buildings: list[Building]
+    gateway_mark: str = ""
+    """What in the file makes a site a gateway."""
 
 
 def assemble(name: str, found: Map, choice: Choice, report: ImportReport) -> Topology:
@@ -140,7 +150,10 @@ def _tiers(found: Map, choice: Choice) -> dict[str, Tier]:
         biggest = sorted(candidates, key=lambda name: -degree[name])[: choice.gateways]
         tiers |= dict.fromkeys(candidates, Tier.DEVICE) | dict.fromkeys(biggest, Tier.GATEWAY)
     if Tier.GATEWAY not in tiers.values():
-        raise UserError("no site is marked as a gateway; choose some with --gateways N")
+        mark = f" ({found.gateway_mark})" if found.gateway_mark else ""
+        raise UserError(
+            f"no site is marked as a gateway{mark}; mark some, or choose some with --gateways N"
+        )
     if Tier.DEVICE not in tiers.values():
         raise UserError("all sites are gateways, none is left as a device; choose less --gateways")
     return tiers

@@ -25,6 +25,7 @@ def import_geojson(path: Path, choice: Choice) -> tuple[Topology, ImportReport]:
     if not isinstance(rows, list):
         raise UserError(f"{path}: no list 'features'; it must be a GeoJSON FeatureCollection")
     features = Features(ImportReport())
+    features.map.gateway_mark = "by its property 'tier': gateway, hub or supernode"
     lines = []
     for row in rows:
         kind, coordinates, properties = _parts(row)

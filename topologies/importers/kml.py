@@ -19,6 +19,9 @@ from topologies.topology import Topology
 
 def import_kml(path: Path, choice: Choice) -> tuple[Topology, ImportReport]:
     features = Features(ImportReport())
+    features.map.gateway_mark = (
+        "by its ExtendedData: a Data 'tier' or 'type' with the value gateway, hub or supernode"
+    )
     placemarks = [e for e in _parse(path).iter() if _tag(e) == "Placemark"]
     lines = []
     for placemark in placemarks:

@@ -26,16 +26,27 @@ HUBS = ("hub", "supernode")
 def import_meshdb(
     nodes: Path, links: Path, sectors: Path | None, choice: Choice, box: Box = NEW_YORK
 ) -> tuple[Topology, ImportReport]:
+    _check_box(box)
     report = ImportReport()
     known: set[str] = set()
     sites = _sites(_rows(nodes), box, known, report)
     lines = _lines(_rows(links), sites, known, report)
     covered = _sectors(_rows(sectors) if sectors else [], sites, report)
-    found = Map(sites, lines, covered, [])
+    found = Map(sites, lines, covered, [], "by 'hub' or 'supernode' in its name or notes")
     try:
         return assemble(nodes.stem, found, choice, report), report
     except UserError as error:
         raise UserError(f"{nodes}: {error}") from None
+
+
+def _check_box(box: Box) -> None:
+    south, west, north, east = box
+    if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
+        shown = " ".join(f"{degree:g}" for degree in box)
+        raise UserError(
+            f"--box {shown}: it must be south, west, north and east in degrees, south below north "
+            "(-90 to 90) and west below east (-180 to 180)"
+        )
 
 
 def _rows(path: Path) -> list[object]:
