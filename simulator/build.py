@@ -17,15 +17,17 @@ from simulator.data.dataset import Dataset, load
 from simulator.data.partition import choose_test, partition
 from simulator.data.picture import plot_labels
 from simulator.device_classes import ClassCompute, ClassDelay
+from simulator.engines import build_engine
 from simulator.errors import UserError
 from simulator.flops import training_flops
-from simulator.learner import PoolLearner, SerialLearner, Task
+from simulator.learner import Learner
 from simulator.models import build_model, model_bytes
 from simulator.network import Network
 from simulator.networks import build_network
 from simulator.parts import FOREVER, Compute, Goals, World
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
+from simulator.task import Task
 from simulator.units import NodeId, to_ns
 from topologies import Topology, load_topology
 
@@ -47,11 +49,12 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     task = make_task(scenario, dataset, association)
     selector = SELECTORS[scenario.selection.name](scenario.selection)
     algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm, selector)
+    engine = build_engine(scenario.run.engine, task, workers, scenario.run.ray_address)
     return World(
         topology=topology,
         network=network,
         compute=compute,
-        learner=SerialLearner(task) if workers == 1 else PoolLearner(task, workers),
+        learner=Learner(task, engine),
         algorithm=algorithm,
         association=association,
         goals=_goals(scenario),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time as wall_clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -126,12 +126,17 @@ class Simulation:
         duration = self.compute.duration(node, count, steps, samples)
         if duration is None:
             return
+        due = self.now + duration
         if self._computer is None:
-            number = self._push(self.now + duration, _JOB_FIRST, None)
+            number = self._push(due, _JOB_FIRST, None)
         else:
             number = self._computer.compute(self.now, node, duration)
-        self._training[number] = self.learner.train(replace(job, count=count))
+        self._training[number] = self.learner.train(replace(job, count=count), due)
         self._running[node] = number
+
+    def expect(self, updates: Sequence[Update]) -> None:
+        """Tell that these updates are going to be read now: training them together is faster."""
+        self.learner.expect(updates)
 
     def after(self, delay_s: float, tag: object) -> None:
         """Ask for an Alarm carrying ``tag``, which is plain data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -35,7 +36,14 @@ class Learner(Protocol):
         """How many local steps the job is, and how many samples they read."""
         ...
 
-    def train(self, job: Job) -> Update: ...
+    def train(self, job: Job, due: Time = 0) -> Update:
+        """``due``: when its result may be asked for first."""
+        ...
+
+    def expect(self, updates: Sequence[Update]) -> None:
+        """These are going to be read, in this order: they may be trained together."""
+        ...
+
     def evaluate(self, model: torch.Tensor) -> Score: ...
     def close(self) -> None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import tomlkit
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -37,6 +37,10 @@ class RunSection(Section):
     """Test accuracy (for regression: loss) whose time is measured."""
     stop_at_target: bool = False
     """Stop when the target is reached."""
+    engine: Literal["auto", "serial", "processes", "ray"] = "auto"
+    """Where devices train; auto: in this process, or in processes with --workers above 1."""
+    ray_address: str | None = None
+    """Of a Ray cluster that runs already, for engine = "ray"; unset: one on this machine."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:

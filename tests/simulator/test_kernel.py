@@ -38,12 +38,15 @@ class Learner:
     def work(self, job):
         return 1, 1
 
-    def train(self, job):
-        def compute():
+    def train(self, job, due=0):
+        def compute(_):
             self.trained.append(job.tag)
             return Result(job.start, 0.5)
 
         return Update(job, 1, 1, compute)
+
+    def expect(self, updates):
+        pass
 
     def evaluate(self, model):
         self.evaluated += 1
