@@ -19,13 +19,14 @@ from simulator.data.picture import plot_labels
 from simulator.device_classes import ClassCompute, ClassDelay
 from simulator.errors import UserError
 from simulator.flops import training_flops
-from simulator.learner import PoolLearner, SerialLearner, Task
+from simulator.learner import PoolLearner, SerialLearner
 from simulator.models import build_model, model_bytes
 from simulator.network import Network
 from simulator.networks import build_network
 from simulator.parts import FOREVER, Compute, Goals, World
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
+from simulator.task import Task
 from simulator.units import NodeId, to_ns
 from topologies import Topology, load_topology
 

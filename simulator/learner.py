@@ -11,80 +11,27 @@ import signal
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.multiprocessing
-from torch.nn import functional as F
 
 from simulator.errors import UserError
 from simulator.events import Job, Result, Update
-from simulator.model_section import ModelSection
-from simulator.models import FlatModule, build_model, initial_model, model_bytes
+from simulator.models import FlatModule, initial_model, model_bytes
 from simulator.parts import Score
 from simulator.rng import Stream, generator
-from simulator.training import TrainingSection
+from simulator.task import Task, batches, steps_of
 from simulator.units import NodeId
 
 _EVALUATION_BATCH = 1024
 _AHEAD = 4
 """Jobs per worker that are handed over before they are asked for."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is learned, by whom and how; shared by reference, also between processes."""
-
-    x_train: torch.Tensor
-    y_train: torch.Tensor
-    x_test: torch.Tensor
-    y_test: torch.Tensor
-    outputs: int
-    regression: bool
-    parts: dict[NodeId, np.ndarray]
-    """Each device's training samples."""
-    model: ModelSection
-    training: TrainingSection
-    seed: int
-
-    def build(self) -> FlatModule:
-        shape = tuple(self.x_train.shape[1:])
-        return FlatModule(build_model(self.model, shape, self.outputs))
-
-    def loss(self, prediction: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-        if self.regression:
-            return F.mse_loss(prediction, truth)
-        return F.cross_entropy(prediction, truth)
-
-
-def steps_of(task: Task, job: Job) -> tuple[int, int]:
-    """Local steps of a job, and the samples that they read."""
-    size = len(task.parts[job.node])
-    batch = min(task.training.batch_size, size)
-    epochs = job.epochs or (None if job.steps else task.training.epochs)
-    if epochs:
-        return epochs * -(-size // batch), epochs * size
-    steps = job.steps or task.training.steps
-    assert steps is not None
-    whole, rest = divmod(steps, -(-size // batch))
-    return steps, whole * size + rest * batch
-
-
-def batches(task: Task, job: Job, num_steps: int) -> Iterator[torch.Tensor]:
-    """Sample numbers of each step: shuffled anew every time the device's data is used up."""
-    rng = generator(task.seed, Stream.TRAIN, job.node, job.count)
-    samples, size = task.parts[job.node], task.training.batch_size
-    per_epoch = -(-len(samples) // size)
-    for step in range(num_steps):
-        place = step % per_epoch
-        if place == 0:
-            order = torch.from_numpy(rng.permutation(samples))
-        yield order[place * size : (place + 1) * size]
 
 
 def train(task: Task, net: FlatModule, job: Job) -> Result:

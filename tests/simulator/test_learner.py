@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from simulator.events import Job
-from simulator.learner import PoolLearner, SerialLearner, Task, batches, steps_of
+from simulator.learner import PoolLearner, SerialLearner
 from simulator.model_section import ModelSection
+from simulator.task import Task, batches, steps_of
 from simulator.training import TrainingSection
 
 
