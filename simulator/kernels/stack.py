@@ -1,0 +1,168 @@
+"""Copies of one model, one for each job, that take a step of training side by side.
+
+Forward and backward passes are written by hand; autograd would cost more than the arithmetic of
+small models. What becomes of a copy is a function of that copy and its batch alone, to the bit.
+That holds because of what is used, and tests/simulator/test_cohort.py watches over it:
+
+- ``bmm``: a slice does not depend on the others, nor on its alignment, from two slices on. One
+  slice alone may go another way in MKL, so a kernel computes always one copy at a time or never.
+- ``tanh``, ``exp``: MKL's do not depend on the place of a number in its tensor. The ends of a
+  tensor differ for ``torch.sigmoid``, which is written with ``tanh`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter of the module."""
+
+    shape: tuple[int, ...]
+    transposed: bool = False
+    """Stored with its two axes swapped, because products with it are faster."""
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        return self.shape[::-1] if self.transposed else self.shape
+
+
+class Models:
+    """Flat vectors of parameters, cut up: one block [copies, ...] for each slot."""
+
+    def __init__(self, slots: Sequence[Slot], vectors: Sequence[Tensor]) -> None:
+        self.slots = slots
+        self.blocks = [vectors[0].new_empty(len(vectors), *slot.stored_shape) for slot in slots]
+        self._arrays = [block.numpy() for block in self.blocks]  # torch is slow with small ones
+        for copy, vector in enumerate(vectors):
+            if copy > 0 and vector is vectors[copy - 1]:
+                for array in self._arrays:
+                    array[copy] = array[copy - 1]
+            else:
+                for slot, piece, array in self._cut(vector.numpy()):
+                    _copy(piece, array[copy], slot.transposed)
+
+    def vector(self, copy: int) -> Tensor:
+        size = sum(array[0].size for array in self._arrays)
+        vector = np.empty(size, self._arrays[0].dtype)
+        for slot, piece, array in self._cut(vector):
+            _copy(array[copy], piece, slot.transposed)
+        return torch.from_numpy(vector)
+
+    def first(self, count: int) -> list[Tensor]:
+        return [block[:count] for block in self.blocks]
+
+    def _cut(self, vector: np.ndarray) -> Iterator[tuple[Slot, np.ndarray, np.ndarray]]:
+        begin = 0
+        for slot, array in zip(self.slots, self._arrays, strict=True):
+            end = begin + array[0].size
+            yield slot, vector[begin:end].reshape(slot.shape), array
+            begin = end
+
+
+def _copy(source: np.ndarray, target: np.ndarray, transposed: bool) -> None:
+    if not transposed:
+        target[...] = source
+        return
+    block = 128  # numpy, in blocks that fit the cache, takes a third of torch's time
+    for i in range(0, source.shape[0], block):
+        for j in range(0, source.shape[1], block):
+            target[j : j + block, i : i + block] = source[i : i + block, j : j + block].T
+
+
+class Parameter:
+    """A slot's block, and where its gradient goes: another block, or off the block itself."""
+
+    def __init__(self, value: Tensor, gradient: Tensor | None) -> None:
+        self.value = value
+        self._gradient = gradient
+
+    def take(self, gradient: Tensor) -> None:
+        if self._gradient is None:
+            self.value.sub_(gradient)
+        else:
+            self._gradient.copy_(gradient)
+
+    def take_product(self, left: Tensor, right: Tensor) -> None:
+        """The gradient is the product; descent costs nothing inside the multiplication."""
+        if self._gradient is None:
+            self.value.baddbmm_(left, right, alpha=-1)
+        else:
+            torch.bmm(left, right, out=self._gradient)
+
+
+class Pass(Protocol):
+    """A layer at work on the batches of a stack, [copies, batch, ...]."""
+
+    def forward(self, x: Tensor) -> Tensor: ...
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """From the outputs' gradient, which may be overwritten, to the inputs'.
+
+        The inputs' gradient is computed before the parameters change. A first layer, whose
+        inputs need none, returns what it likes.
+        """
+        ...
+
+
+class Layer(Protocol):
+    @property
+    def slots(self) -> Sequence[Slot]: ...
+
+    def at_work(self, parameters: Sequence[Parameter], batch: int) -> Pass: ...
+
+
+class Loss(Protocol):
+    def __call__(self, prediction: Tensor, truth: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's loss, and the gradient of the losses' weighted sum.
+
+        [copies, batch, outputs], [copies, batch, ...] and [copies, batch] to [copies, batch]
+        and [copies, batch, outputs].
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Kernel:
+    layers: Sequence[Layer]
+    loss: Loss
+    jobs_at_once: int
+    """How many copies are fastest; 1 means always one, see above."""
+
+    @property
+    def slots(self) -> list[Slot]:
+        return [slot for layer in self.layers for slot in layer.slots]
+
+    def at_work(
+        self, values: Sequence[Tensor], gradients: Sequence[Tensor] | None, batch: int
+    ) -> Step:
+        """``gradients``: where they are written to; None: subtracted from ``values``."""
+        goals = [None] * len(values) if gradients is None else gradients
+        parameters = [Parameter(*pair) for pair in zip(values, goals, strict=True)]
+        passes = []
+        for layer in self.layers:
+            own, parameters = parameters[: len(layer.slots)], parameters[len(layer.slots) :]
+            passes.append(layer.at_work(own, batch))
+        return Step(passes, self.loss)
+
+
+@dataclass(frozen=True)
+class Step:
+    passes: Sequence[Pass]
+    loss: Loss
+
+    def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """The samples' losses, [copies, batch]; gradients go where ``at_work`` said."""
+        for layer in self.passes:
+            x = layer.forward(x)
+        losses, gradient = self.loss(x, y, weight)
+        for layer in reversed(self.passes):
+            gradient = layer.backward(gradient)
+        return losses
