@@ -72,6 +72,8 @@ class Learner:
         update = Update(job, len(self.task.parts[job.node]), steps, self._compute)
         heapq.heappush(self._queue, (due, self._count, weakref.ref(update)))
         self._count += 1
+        while not self._is_waiting(self._queue[0][2]()):
+            heapq.heappop(self._queue)
         if len(self._queue) >= self._engine.jobs_at_once:
             self._keep_busy()
         return update

@@ -23,6 +23,8 @@ from simulator.events import Job, Result
 from simulator.task import Task
 from simulator.trainer import Trainer
 
+_STACKS = 4
+"""Handed over as one chunk: a message costs as much as some steps of a small model."""
 _SLABS_PER_WORKER = 8
 """Chunks of models: at work, waiting for a worker, and read by the run."""
 
@@ -46,7 +48,7 @@ class ProcessEngine:
         trainer = Trainer(task)
         self.workers = workers
         self.num_parameters = trainer.num_parameters
-        self.jobs_at_once = trainer.jobs_at_once
+        self.jobs_at_once = _STACKS * trainer.jobs_at_once
         rows = 2 * self.jobs_at_once  # a start, then the result, and a shift for each job
         shape = (_SLABS_PER_WORKER * workers, rows, self.num_parameters)
         _check_room(task, 4 * shape[0] * shape[1] * shape[2])
