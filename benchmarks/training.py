@@ -70,7 +70,7 @@ def one_by_one(task: Task, start: torch.Tensor) -> None:
 
 
 def together(task: Task, start: torch.Tensor) -> None:
-    kernel = kernel_for(task.build().module, task.regression)
+    kernel = kernel_for(task.build().module, tuple(task.x_train.shape[1:]), task.regression)
     if kernel is None:
         one_by_one(task, start)
     else:

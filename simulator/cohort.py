@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -30,9 +31,10 @@ def train_together(task: Task, kernel: Kernel, jobs: Sequence[Job]) -> list[Resu
         alike[_width(task, job), bool(job.pull), job.shift is not None].append(place)
     results: dict[int, Result] = {}
     for (width, *_), places in alike.items():
-        for some in _chunks(places, kernel.jobs_at_once):
-            stack = _Stack(task, kernel, [jobs[place] for place in some], width)
-            results.update(zip(some, stack.train(), strict=False))
+        chunks = _chunks(places, kernel.jobs_at_once)
+        stack = _Stack(task, kernel, len(chunks[0]), width, jobs[places[0]])
+        for chunk in chunks:
+            results.update(zip(chunk, stack.train([jobs[p] for p in chunk]), strict=True))
     return [results[place] for place in range(len(jobs))]
 
 
@@ -50,77 +52,91 @@ def _chunks(places: list[int], most: int) -> list[list[int]]:
 
 
 class _Stack:
-    """Jobs whose steps are made of the same operations, those with most steps first."""
+    """Trains jobs whose steps are made of the same operations, in room that is used again."""
 
-    def __init__(self, task: Task, kernel: Kernel, jobs: list[Job], width: int) -> None:
-        if len(jobs) == 1 < kernel.jobs_at_once:
-            jobs = jobs * 2  # kernels.stack says why never one
+    def __init__(self, task: Task, kernel: Kernel, most_jobs: int, width: int, like: Job) -> None:
         self._task, self._kernel, self._width = task, kernel, width
-        self._steps = [steps_of(task, job)[0] for job in jobs]
-        self._samples, self._shares = _schedule(task, jobs, self._steps, width)
-        self._truth = task.y_train[self._samples]
-        self._losses = torch.zeros_like(self._shares)
-        self._models = Models(kernel.slots, [job.start for job in jobs])
-        rates = torch.tensor([_rate(task, job) for job in jobs])
-        self._steering = (
-            _Steering(task, jobs, self._models, rates) if _is_steered(task, jobs[0]) else None
-        )
-        # Without steering the kernel itself moves the models, by gradients that hold the rate.
-        self._weights = self._shares if self._steering else self._shares * rates[:, None]
+        self._fewest = min(2, kernel.jobs_at_once)  # kernels.stack says why never one
+        self._models = Models(kernel.slots, max(most_jobs, self._fewest))
+        self._steering = _Steering(task, self._models, like) if _is_steered(task, like) else None
+        self._active = 0
 
-    def train(self) -> list[Result]:
-        models = [torch.empty(0)] * len(self._steps)
-        for begin, end in pairwise([0, *sorted(set(self._steps))]):
-            active = sum(count >= end for count in self._steps)
-            self._take_steps(range(begin, end), max(active, min(2, self._kernel.jobs_at_once)))
-            for place, count in enumerate(self._steps):
+    def train(self, jobs: list[Job]) -> list[Result]:
+        """The jobs with most steps come first."""
+        if len(jobs) < self._fewest:
+            return self.train(jobs * self._fewest)[: len(jobs)]
+        steps = [steps_of(self._task, job)[0] for job in jobs]
+        plan = _plan(self._task, jobs, steps, self._width)
+        self._models.load([job.start for job in jobs])
+        if self._steering:
+            self._steering.load(jobs)
+        models = [torch.empty(0)] * len(jobs)
+        for begin, end in pairwise([0, *sorted(set(steps))]):
+            self._work_on(max(sum(count >= end for count in steps), self._fewest))
+            for now in range(begin, end):
+                self._take_step(plan, now)
+            for place, count in enumerate(steps):
                 if count == end:
                     models[place] = self._models.vector(place)
-        return [Result(*result) for result in zip(models, self._mean_losses(), strict=True)]
+        losses = plan.mean_losses(steps)
+        return [Result(*result) for result in zip(models, losses, strict=True)]
 
-    def _take_steps(self, steps: range, active: int) -> None:
-        x_train, steering = self._task.x_train, self._steering
-        gradients = steering.gradients.first(active) if steering else None
-        step = self._kernel.at_work(self._models.first(active), gradients, self._width)
-        x = x_train.new_empty(active * self._width, *x_train.shape[1:])
-        batch = x.view(active, self._width, *x_train.shape[1:])
-        samples, truth, weights, losses = (
-            tensor[:, :active]
-            for tensor in (self._samples, self._truth, self._weights, self._losses)
-        )
-        for now in steps:
-            torch.index_select(x_train, 0, samples[now].flatten(), out=x)
-            losses[now] = step(batch, truth[now], weights[now])
-            if steering:
-                steering.move(active)
+    def _work_on(self, active: int) -> None:
+        """The first jobs; those after them are over."""
+        if active == self._active:
+            return
+        self._active = active
+        gradients = self._steering.gradients.first(active) if self._steering else None
+        self._step = self._kernel.at_work(self._models.first(active), gradients, self._width)
+        self._x = self._task.x_train.new_empty(active, self._width, *self._task.x_train.shape[1:])
 
-    def _mean_losses(self) -> list[float]:
+    def _take_step(self, plan: _Plan, now: int) -> None:
+        here = now, slice(self._active)
+        samples = plan.samples[here].flatten()
+        torch.index_select(self._task.x_train, 0, samples, out=self._x.flatten(0, 1))
+        plan.losses[here] = self._step(self._x, plan.truth[here], plan.weights[here])
+        if self._steering:
+            self._steering.move(self._active)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """[steps, jobs, width] each."""
+
+    samples: Tensor
+    """Their numbers. Fillers follow the samples of a step, and all steps of a job."""
+    shares: Tensor
+    """In the mean loss of the step; 0 for fillers."""
+    weights: Tensor
+    """In what the kernel takes for the loss."""
+    truth: Tensor
+    losses: Tensor
+    """Found by training."""
+
+    def mean_losses(self, steps: Sequence[int]) -> list[float]:
         """Summed step by step: how many steps other jobs have must not matter."""
-        sums = (self._losses * self._shares).sum(2, dtype=torch.float64).cumsum(0).tolist()
-        return [sums[count - 1][place] / count for place, count in enumerate(self._steps)]
+        sums = (self.losses * self.shares).sum(2, dtype=torch.float64).cumsum(0).tolist()
+        return [sums[count - 1][place] / count for place, count in enumerate(steps)]
 
 
-def _schedule(
-    task: Task, jobs: Sequence[Job], steps: Sequence[int], width: int
-) -> tuple[Tensor, Tensor]:
-    """[steps, jobs, width]: numbers of the samples, and their shares in the step's mean loss.
-
-    Fillers, and all samples of a job that is over, have no share.
-    """
+def _plan(task: Task, jobs: Sequence[Job], steps: Sequence[int], width: int) -> _Plan:
     samples = np.zeros((len(jobs), max(steps), width), np.int64)
     shares = np.zeros(samples.shape, np.float32)
     for job, count, numbers, share in zip(jobs, steps, samples, shares, strict=True):
         epoch_shares = _epoch_shares(len(task.parts[job.node]), width)
         starts = range(0, count, len(epoch_shares))
         for first, order in zip(starts, orders(task, job), strict=False):
-            steps_left = count - first
-            share[first:count][: len(epoch_shares)] = epoch_shares[:steps_left]
+            share[first:count][: len(epoch_shares)] = epoch_shares[: count - first]
             flat = numbers[first:count][: len(epoch_shares)].reshape(-1)
             flat[: len(order)] = order[: len(flat)]
             flat[len(order) :] = order[0]
-    in_steps = (torch.from_numpy(array).transpose(0, 1) for array in (samples, shares))
-    numbers_of_steps, shares_of_steps = (array.contiguous() for array in in_steps)
-    return numbers_of_steps, shares_of_steps
+    by_step = torch.from_numpy(samples).transpose(0, 1).contiguous()
+    share_by_step = torch.from_numpy(shares).transpose(0, 1).contiguous()
+    weights = share_by_step
+    if not _is_steered(task, jobs[0]):  # then the kernel moves models by what it finds
+        weights = share_by_step * torch.tensor([[_rate(task, job)] for job in jobs])
+    losses = torch.zeros_like(share_by_step)
+    return _Plan(by_step, share_by_step, weights, task.y_train[by_step], losses)
 
 
 @lru_cache
@@ -143,32 +159,41 @@ def _is_steered(task: Task, job: Job) -> bool:
 class _Steering:
     """Moves models along anything but their bare gradients, which a kernel writes here."""
 
-    def __init__(self, task: Task, jobs: Sequence[Job], models: Models, rates: Tensor) -> None:
-        slots, starts = models.slots, [job.start for job in jobs]
-        self.gradients = Models(slots, starts)
-        self._models, self._rates = models, rates
+    def __init__(self, task: Task, models: Models, like: Job) -> None:
+        def room() -> Models:
+            return Models(models.slots, len(models.blocks[0]))
+
+        self._task, self._models, self.gradients = task, models, room()
         self._momentum, self._clip_norm = task.training.momentum, task.training.clip_norm
-        self._velocities = None
-        if self._momentum:
-            self._velocities = Models(slots, [torch.zeros_like(start) for start in starts])
-        shifts = [job.shift for job in jobs if job.shift is not None]
-        self._shifts = Models(slots, shifts) if shifts else None
-        self._starts = Models(slots, starts) if jobs[0].pull else None
+        self._starts = room() if like.pull else None
+        self._shifts = room() if like.shift is not None else None
+        self._velocities = room() if self._momentum else None
+        self._pulls = self._rates = torch.empty(0)
+
+    def load(self, jobs: Sequence[Job]) -> None:
+        self._rates = torch.tensor([_rate(self._task, job) for job in jobs])
         self._pulls = torch.tensor([job.pull for job in jobs])
+        if self._starts:
+            self._starts.load([job.start for job in jobs])
+        if self._shifts:
+            self._shifts.load([job.shift for job in jobs if job.shift is not None])
+        if self._velocities:
+            for block in self._velocities.blocks:
+                block.zero_()
 
     def move(self, active: int) -> None:
         values, directions = self._models.first(active), self.gradients.first(active)
-        if self._starts is not None:
+        if self._starts:
             for direction, value, start in zip(
                 directions, values, self._starts.first(active), strict=True
             ):
                 direction.addcmul_(value - start, _beside(self._pulls, direction))
-        if self._shifts is not None:
+        if self._shifts:
             for direction, shift in zip(directions, self._shifts.first(active), strict=True):
                 direction.add_(shift)
         if self._clip_norm is not None:
             _clip(directions, self._clip_norm)
-        if self._velocities is not None:
+        if self._velocities:
             velocities = self._velocities.first(active)
             for velocity, direction in zip(velocities, directions, strict=True):
                 velocity.mul_(self._momentum).add_(direction)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import prod
 
 from torch import nn
 
+from simulator.kernels.conv import ConvPool, FlattenImages, Size
 from simulator.kernels.dense import Dense
 from simulator.kernels.losses import cross_entropy, squared_error
 from simulator.kernels.stack import Kernel, Layer, Models
+from simulator.models import Shape
 
 __all__ = ["Kernel", "Models", "kernel_for"]
 
@@ -19,9 +21,9 @@ _LARGE = 200_000
 """Parameters of a model that keeps a core busy by itself."""
 
 
-def kernel_for(module: nn.Module, regression: bool) -> Kernel | None:
+def kernel_for(module: nn.Module, input_shape: Shape, regression: bool) -> Kernel | None:
     """None: no kernel knows this module, train it with autograd."""
-    layers = _layers(list(_flat(module)))
+    layers = _layers(_flat(module), input_shape)
     if layers is None:
         return None
     size = sum(parameter.numel() for parameter in module.parameters())
@@ -30,25 +32,43 @@ def kernel_for(module: nn.Module, regression: bool) -> Kernel | None:
     return Kernel(layers, loss, jobs_at_once)
 
 
-def _flat(module: nn.Module) -> Iterator[nn.Module]:
+def _flat(module: nn.Module) -> list[nn.Module]:
     if isinstance(module, nn.Sequential):
-        for child in module:
-            yield from _flat(child)
-    else:
-        yield module
+        return [part for child in module for part in _flat(child)]
+    return [module]
 
 
-def _layers(modules: list[nn.Module]) -> list[Layer] | None:
+def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
+    """``shape``: of the samples that the modules are given."""
     layers: list[Layer] = []
     while modules:
-        is_first = not layers
         match modules:
+            case [nn.Conv2d() as conv, nn.MaxPool2d(), nn.ReLU(), *modules]:
+                layer = _conv_pool(conv, shape, is_first=not layers)
+                layers.append(layer)
+                shape = layer.pooled
             case [nn.Flatten(), *modules]:
-                pass
+                if layers:
+                    layers.append(FlattenImages(_image(shape)))
+                shape = (prod(shape),)
             case [nn.Linear() as linear, nn.ReLU(), *modules]:
-                layers.append(Dense(linear.in_features, linear.out_features, True, is_first))
+                layers.append(_dense(linear, relu=True, is_first=not layers))
             case [nn.Linear() as linear, *modules]:
-                layers.append(Dense(linear.in_features, linear.out_features, False, is_first))
+                layers.append(_dense(linear, relu=False, is_first=not layers))
             case _:
                 return None
     return layers
+
+
+def _dense(linear: nn.Linear, relu: bool, is_first: bool) -> Dense:
+    return Dense(linear.in_features, linear.out_features, relu, is_first)
+
+
+def _conv_pool(conv: nn.Conv2d, shape: Shape, is_first: bool) -> ConvPool:
+    kernel, padding = conv.kernel_size[0], int(conv.padding[0])
+    return ConvPool(_image(shape), conv.out_channels, kernel, padding, is_first)
+
+
+def _image(shape: Shape) -> Size:
+    channels, height, width = shape
+    return channels, height, width

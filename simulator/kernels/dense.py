@@ -26,7 +26,8 @@ class Dense:
 
     @property
     def slots(self) -> Sequence[Slot]:
-        return Slot((self.outputs, self.inputs), transposed=self.is_first), Slot((self.outputs,))
+        axes = (1, 0) if self.is_first else None
+        return Slot((self.outputs, self.inputs), axes), Slot((self.outputs,))
 
     def at_work(self, parameters: Sequence[Parameter], batch: int) -> DensePass:
         return DensePass(self, parameters, batch)

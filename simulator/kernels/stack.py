@@ -12,7 +12,7 @@ That holds because of what is used, and tests/simulator/test_cohort.py watches o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,34 +26,42 @@ class Slot:
     """A parameter of the module."""
 
     shape: tuple[int, ...]
-    transposed: bool = False
-    """Stored with its two axes swapped, because products with it are faster."""
+    axes: tuple[int, ...] | None = None
+    """The order of axes in which it is stored, for the sake of fast products."""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        return self.shape[::-1] if self.transposed else self.shape
+        return self.shape if self.axes is None else tuple(self.shape[axis] for axis in self.axes)
+
+    def to_stored(self, array: np.ndarray) -> np.ndarray:
+        return array if self.axes is None else array.transpose(self.axes)
 
 
 class Models:
-    """Flat vectors of parameters, cut up: one block [copies, ...] for each slot."""
+    """Room for flat vectors of parameters, cut up: one block [copies, ...] for each slot."""
 
-    def __init__(self, slots: Sequence[Slot], vectors: Sequence[Tensor]) -> None:
+    def __init__(
+        self, slots: Sequence[Slot], copies: int, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.slots = slots
-        self.blocks = [vectors[0].new_empty(len(vectors), *slot.stored_shape) for slot in slots]
+        self.blocks = [torch.zeros(copies, *slot.stored_shape, dtype=dtype) for slot in slots]
         self._arrays = [block.numpy() for block in self.blocks]  # torch is slow with small ones
+
+    def load(self, vectors: Sequence[Tensor]) -> None:
+        """Into the first copies."""
         for copy, vector in enumerate(vectors):
             if copy > 0 and vector is vectors[copy - 1]:
                 for array in self._arrays:
                     array[copy] = array[copy - 1]
             else:
                 for slot, piece, array in self._cut(vector.numpy()):
-                    _copy(piece, array[copy], slot.transposed)
+                    _copy(slot.to_stored(piece), array[copy])
 
     def vector(self, copy: int) -> Tensor:
         size = sum(array[0].size for array in self._arrays)
         vector = np.empty(size, self._arrays[0].dtype)
         for slot, piece, array in self._cut(vector):
-            _copy(array[copy], piece, slot.transposed)
+            _copy(array[copy], slot.to_stored(piece))
         return torch.from_numpy(vector)
 
     def first(self, count: int) -> list[Tensor]:
@@ -67,14 +75,16 @@ class Models:
             begin = end
 
 
-def _copy(source: np.ndarray, target: np.ndarray, transposed: bool) -> None:
-    if not transposed:
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    """Large transposed matrices in blocks that fit the cache, a third of torch's time."""
+    if source.ndim != 2 or source.flags.c_contiguous == target.flags.c_contiguous:
         target[...] = source
         return
-    block = 128  # numpy, in blocks that fit the cache, takes a third of torch's time
-    for i in range(0, source.shape[0], block):
-        for j in range(0, source.shape[1], block):
-            target[j : j + block, i : i + block] = source[i : i + block, j : j + block].T
+    size = 128
+    for i in range(0, source.shape[0], size):
+        for j in range(0, source.shape[1], size):
+            block = slice(i, i + size), slice(j, j + size)
+            target[block] = source[block]
 
 
 class Parameter:
@@ -83,6 +93,10 @@ class Parameter:
     def __init__(self, value: Tensor, gradient: Tensor | None) -> None:
         self.value = value
         self._gradient = gradient
+
+    def seen(self, view: Callable[[Tensor], Tensor]) -> Parameter:
+        """A part or another shape of it."""
+        return Parameter(view(self.value), None if self._gradient is None else view(self._gradient))
 
     def take(self, gradient: Tensor) -> None:
         if self._gradient is None:
