@@ -56,7 +56,7 @@ class _Stack:
 
     def __init__(self, task: Task, kernel: Kernel, most_jobs: int, width: int, like: Job) -> None:
         self._task, self._kernel, self._width = task, kernel, width
-        self._fewest = min(2, kernel.jobs_at_once)  # kernels.stack says why never one
+        self._fewest = kernel.fewest_copies(width)
         self._models = Models(kernel.slots, max(most_jobs, self._fewest))
         self._steering = _Steering(task, self._models, like) if _is_steered(task, like) else None
         self._active = 0

@@ -6,9 +6,11 @@ from math import prod
 
 from torch import nn
 
+from simulator import models
 from simulator.kernels.conv import ConvPool, FlattenImages, Size
 from simulator.kernels.dense import Dense
 from simulator.kernels.losses import cross_entropy, squared_error
+from simulator.kernels.lstm import Embedding, LastStep, Lstm
 from simulator.kernels.stack import Kernel, Layer, Models
 from simulator.models import Shape
 
@@ -51,6 +53,10 @@ def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
                 if layers:
                     layers.append(FlattenImages(_image(shape)))
                 shape = (prod(shape),)
+            case [nn.Embedding() as embedding, *modules]:
+                layers.append(Embedding(embedding.num_embeddings, embedding.embedding_dim))
+            case [nn.LSTM() as lstm, models.LastStep(), *modules]:
+                layers += _lstm(lstm, time=shape[0], is_first=not layers)
             case [nn.Linear() as linear, nn.ReLU(), *modules]:
                 layers.append(_dense(linear, relu=True, is_first=not layers))
             case [nn.Linear() as linear, *modules]:
@@ -62,6 +68,13 @@ def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
 
 def _dense(linear: nn.Linear, relu: bool, is_first: bool) -> Dense:
     return Dense(linear.in_features, linear.out_features, relu, is_first)
+
+
+def _lstm(lstm: nn.LSTM, time: int, is_first: bool) -> list[Layer]:
+    hidden = lstm.hidden_size
+    first = Lstm(lstm.input_size, hidden, time, is_first, after_lstm=False)
+    other = Lstm(hidden, hidden, time, is_first=False, after_lstm=True)
+    return [first, *[other] * (lstm.num_layers - 1), LastStep()]
 
 
 def _conv_pool(conv: nn.Conv2d, shape: Shape, is_first: bool) -> ConvPool:

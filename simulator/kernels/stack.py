@@ -4,8 +4,8 @@ Forward and backward passes are written by hand; autograd would cost more than t
 small models. What becomes of a copy is a function of that copy and its batch alone, to the bit.
 That holds because of what is used, and tests/simulator/test_cohort.py watches over it:
 
-- ``bmm``: a slice does not depend on the others, nor on its alignment, from two slices on. One
-  slice alone may go another way in MKL, so a kernel computes always one copy at a time or never.
+- ``bmm``: a slice does not depend on the others, nor on its alignment. Only a single slice goes
+  another way in MKL if one of its sides is 1; then there are never fewer than two.
 - ``tanh``, ``exp``: MKL's do not depend on the place of a number in its tensor. The ends of a
   tensor differ for ``torch.sigmoid``, which is written with ``tanh`` instead.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -148,11 +149,17 @@ class Kernel:
     layers: Sequence[Layer]
     loss: Loss
     jobs_at_once: int
-    """How many copies are fastest; 1 means always one, see above."""
+    """How many copies are fastest."""
 
     @property
     def slots(self) -> list[Slot]:
         return [slot for layer in self.layers for slot in layer.slots]
+
+    def fewest_copies(self, batch: int) -> int:
+        """1, or 2 where a single slice of a product could differ from one among others."""
+        matrices = ((slot.shape[0], prod(slot.shape[1:])) for slot in self.slots if slot.shape[1:])
+        has_vectors = batch == 1 or any(1 in sides for sides in matrices)
+        return 2 if has_vectors and self.jobs_at_once > 1 else 1
 
     def at_work(
         self, values: Sequence[Tensor], gradients: Sequence[Tensor] | None, batch: int

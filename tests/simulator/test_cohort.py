@@ -26,6 +26,9 @@ MODELS = {
     "cnn-small, odd sizes": (ModelSection(name="cnn-small"), (2, 7, 10), 3, True),
     "cnn-async-hfl": (ModelSection(name="cnn-async-hfl"), (1, 28, 28), 10, False),
     "cnn-sync-time": (ModelSection(name="cnn-sync-time"), (3, 32, 32), 10, False),
+    "char-lstm": (ModelSection(name="char-lstm"), (9,), 11, False),
+    "char-lstm, one layer": (ModelSection(name="char-lstm", layers=1), (12,), 80, False),
+    "series-lstm": (ModelSection(name="series-lstm"), (5, 3), 2, True),
     "line": (ModelSection(name="logistic"), (1,), 1, True),
 }
 """Section, shape of a sample, outputs, whether a regression."""
