@@ -20,7 +20,7 @@ class Trainer:
         torch.set_num_threads(1)
         self._task = task
         self._net = task.build()
-        self._kernel = kernel_for(self._net.module, task.regression)
+        self._kernel = kernel_for(self._net.module, tuple(task.x_train.shape[1:]), task.regression)
         self.num_parameters = len(self._net.values)
         self.jobs_at_once = self._kernel.jobs_at_once if self._kernel else 1
         """How many are fastest together."""
