@@ -6,18 +6,16 @@ from math import prod
 
 from torch import nn
 
-from simulator import models
 from simulator.kernels.conv import ConvPool, FlattenImages, Size
 from simulator.kernels.dense import Dense
 from simulator.kernels.losses import cross_entropy, squared_error
-from simulator.kernels.lstm import Embedding, LastStep, Lstm
 from simulator.kernels.stack import Kernel, Layer, Models
 from simulator.models import Shape
 
 __all__ = ["Kernel", "Models", "kernel_for"]
 
 _MOST_JOBS = 32
-_STACKED_PARAMETERS = 1_000_000
+_STACKED_PARAMETERS = 1_600_000
 """More copies of a model than have so many parameters gain nothing."""
 _LARGE = 200_000
 """Parameters of a model that keeps a core busy by itself."""
@@ -29,7 +27,8 @@ def kernel_for(module: nn.Module, input_shape: Shape, regression: bool) -> Kerne
     if layers is None:
         return None
     size = sum(parameter.numel() for parameter in module.parameters())
-    jobs_at_once = 1 if size > _LARGE else min(_MOST_JOBS, _STACKED_PARAMETERS // size)
+    busy_alone = size > _LARGE or any(isinstance(layer, ConvPool) for layer in layers)
+    jobs_at_once = 1 if busy_alone else min(_MOST_JOBS, _STACKED_PARAMETERS // size)
     loss = squared_error if regression else cross_entropy
     return Kernel(layers, loss, jobs_at_once)
 
@@ -45,7 +44,9 @@ def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
     layers: list[Layer] = []
     while modules:
         match modules:
-            case [nn.Conv2d() as conv, nn.MaxPool2d(), nn.ReLU(), *modules]:
+            case [nn.Conv2d() as conv, nn.MaxPool2d() as pool, nn.ReLU(), *modules]:
+                if not _is_plain(conv, pool):
+                    return None
                 layer = _conv_pool(conv, shape, is_first=not layers)
                 layers.append(layer)
                 shape = layer.pooled
@@ -53,10 +54,6 @@ def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
                 if layers:
                     layers.append(FlattenImages(_image(shape)))
                 shape = (prod(shape),)
-            case [nn.Embedding() as embedding, *modules]:
-                layers.append(Embedding(embedding.num_embeddings, embedding.embedding_dim))
-            case [nn.LSTM() as lstm, models.LastStep(), *modules]:
-                layers += _lstm(lstm, time=shape[0], is_first=not layers)
             case [nn.Linear() as linear, nn.ReLU(), *modules]:
                 layers.append(_dense(linear, relu=True, is_first=not layers))
             case [nn.Linear() as linear, *modules]:
@@ -70,11 +67,14 @@ def _dense(linear: nn.Linear, relu: bool, is_first: bool) -> Dense:
     return Dense(linear.in_features, linear.out_features, relu, is_first)
 
 
-def _lstm(lstm: nn.LSTM, time: int, is_first: bool) -> list[Layer]:
-    hidden = lstm.hidden_size
-    first = Lstm(lstm.input_size, hidden, time, is_first, after_lstm=False)
-    other = Lstm(hidden, hidden, time, is_first=False, after_lstm=True)
-    return [first, *[other] * (lstm.num_layers - 1), LastStep()]
+def _is_plain(conv: nn.Conv2d, pool: nn.MaxPool2d) -> bool:
+    """Without what ConvPool does not know, and alike along both axes."""
+    return (
+        conv.kernel_size == (conv.kernel_size[0],) * 2
+        and conv.padding == (conv.padding[0],) * 2
+        and (conv.stride, conv.dilation, conv.groups) == ((1, 1), (1, 1), 1)
+        and (pool.kernel_size, pool.stride, pool.padding, pool.ceil_mode) == (2, 2, 0, False)
+    )
 
 
 def _conv_pool(conv: nn.Conv2d, shape: Shape, is_first: bool) -> ConvPool:

@@ -6,8 +6,9 @@ That holds because of what is used, and tests/simulator/test_cohort.py watches o
 
 - ``bmm``: a slice does not depend on the others, nor on its alignment. Only a single slice goes
   another way in MKL if one of its sides is 1; then there are never fewer than two.
-- ``tanh``, ``exp``: MKL's do not depend on the place of a number in its tensor. The ends of a
-  tensor differ for ``torch.sigmoid``, which is written with ``tanh`` instead.
+- ``exp``, ``log``: MKL's do not depend on the place of a number in its tensor. (Those of
+  ``torch.sigmoid`` do, at a tensor's end; ``tanh`` does not.)
+- Sums are taken along one axis of a copy at a time.
 """
 
 from __future__ import annotations

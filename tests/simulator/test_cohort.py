@@ -26,9 +26,6 @@ MODELS = {
     "cnn-small, odd sizes": (ModelSection(name="cnn-small"), (2, 7, 10), 3, True),
     "cnn-async-hfl": (ModelSection(name="cnn-async-hfl"), (1, 28, 28), 10, False),
     "cnn-sync-time": (ModelSection(name="cnn-sync-time"), (3, 32, 32), 10, False),
-    "char-lstm": (ModelSection(name="char-lstm"), (9,), 11, False),
-    "char-lstm, one layer": (ModelSection(name="char-lstm", layers=1), (12,), 80, False),
-    "series-lstm": (ModelSection(name="series-lstm"), (5, 3), 2, True),
     "line": (ModelSection(name="logistic"), (1,), 1, True),
 }
 """Section, shape of a sample, outputs, whether a regression."""
@@ -108,6 +105,18 @@ def test_the_bits_of_a_job_do_not_depend_on_its_company(name, training):
             assert result.loss == alone[place].loss
 
 
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+@pytest.mark.parametrize("name", ["mlp", "deep mlp", "dense regression", "cnn-small", "line"])
+def test_the_bits_of_a_job_do_not_depend_on_its_company_in_batches_of_any_size(name, batch_size):
+    task = make_task(name, (9, 2, 9, 15, 70), learning_rate=0.1, batch_size=batch_size, steps=3)
+    kernel = kernel_of(task)
+    jobs = [Job(node=node, start=start_of(task, node)) for node in task.parts]
+    for job, result in zip(jobs, train_together(task, kernel, jobs), strict=True):
+        alone = train_together(task, kernel, [job])[0]
+        assert torch.equal(result.model, alone.model)
+        assert result.loss == alone.loss
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_bits_do_not_depend_on_the_size_of_a_large_cohort(name):
     task = make_task(name, [20] * 64, learning_rate=0.1, batch_size=20)
@@ -169,10 +178,18 @@ def test_gradients_are_those_of_autograd(name, dtype, tolerance):
             assert found == pytest.approx(float(loss.detach()), rel=tolerance)
 
 
-@pytest.mark.parametrize("name", ["vgg9", "resnet10"])
-def test_no_kernel_for_what_is_best_left_to_autograd(name):
-    module = build_model(ModelSection(name=name), (3, 16, 16), 10)
-    assert kernel_for(module, (3, 16, 16), regression=False) is None
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("vgg9", (3, 16, 16)),
+        ("resnet10", (3, 16, 16)),
+        ("char-lstm", (9,)),
+        ("series-lstm", (5, 2)),
+    ],
+)
+def test_no_kernel_for_what_is_best_left_to_autograd(name, shape):
+    module = build_model(ModelSection(name=name), shape, 10)
+    assert kernel_for(module, shape, regression=False) is None
 
 
 def test_no_jobs_no_results():
