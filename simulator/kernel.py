@@ -316,14 +316,9 @@ class Simulation:
             assert self.model is not None
             progress.accuracy, progress.loss = self.learner.evaluate(self.model)
             self._scored = self.model
-        assert progress.loss is not None
-        if not np.isfinite(progress.loss):
+        if progress.loss is not None and not np.isfinite(progress.loss):
             self.stop("diverged")
-        best = progress.best_accuracy
-        if progress.accuracy is not None and (best is None or progress.accuracy > best):
-            progress.best_accuracy = progress.accuracy
-        if progress.best_loss is None or progress.loss < progress.best_loss:
-            progress.best_loss = progress.loss
+        progress.keep_best()
         sent = {f"bytes_{kind}": n for kind, n in progress.bytes_by_kind.items()}
         row = {"epoch": progress.epoch, "tier": "cloud", "accuracy": progress.accuracy}
         self.recorder.row(at, row | {"loss": progress.loss} | sent)

@@ -183,8 +183,9 @@ class _Run:
         write_energy(self.sim, used, self.folder)
         model = self.sim.model
         assert model is not None
-        save_file({"model": model}, self.folder / f"{MODEL}.partial")
-        os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
+        if self.scenario.run.learning != "none":
+            save_file({"model": model}, self.folder / f"{MODEL}.partial")
+            os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
         return self._recorder.finish(self._summary(model, used))
 
     def _summary(self, model: torch.Tensor, used: dict[NodeId, Energy]) -> dict[str, Any]:
@@ -195,6 +196,7 @@ class _Run:
             "meshfl_version": version("meshfl"),
             "seed": self.scenario.run.seed,
             "algorithm": self.scenario.algorithm.name,
+            "learning": self.scenario.run.learning,
             "topology": topology.name,
             "gateways": len(topology.gateways),
             "devices": len(topology.devices),

@@ -137,6 +137,20 @@ def test_survives_losses_and_dropouts(scenario, run_in, case):
     assert summary["final_accuracy"] > 0.6
 
 
+def test_runs_without_learning_and_without_data(scenario, run_in, case, tmp_path):
+    """The same transfers as with a model of that size, and nothing to score."""
+    absent = {"data": {"name": "cinic10"}}
+    none = {"run": {"learning": "none"}, "model": {"transfer_bytes": 2600}} | absent
+    learned = run_in(scenario(case), "learned")
+    summary = run_in(scenario(case, none), "none")
+    parts = run_in(scenario(case, none), "parts", after_events=summary["events"] // 2)
+    assert parts["event_log_sha256"] == summary["event_log_sha256"]
+    assert (summary["final_accuracy"], summary["best_loss"]) == (None, None)
+    for key in ("epochs", "events", "sim_time_s", "jobs_started", "bytes_up", "bytes_backhaul"):
+        assert summary[key] == learned[key]
+    assert not (tmp_path / "none" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize("name", TWO_TIERS)
 def test_two_tiers_are_refused_by_a_network_of_three(scenario, run_in, name, tmp_path):
     with pytest.raises(UserError, match=r"cannot carry 'cloud' to 'd0'.* use another network"):
