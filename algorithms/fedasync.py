@@ -149,6 +149,8 @@ class FedAsync:
             self.waiting = self._choose(sim)
         for _ in range(min(free, len(self.waiting))):
             self._ask(sim, self.waiting.pop())
+        if not self.idle:
+            self.idle.clear()  # an emptied dict is still walked through at its full length
 
     def _choose(self, sim: Simulation) -> list[NodeId]:
         params, cloud = self.params, sim.topology.cloud

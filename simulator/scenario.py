@@ -60,7 +60,7 @@ class RecordSection(Section):
     evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
     checkpoint_every_s: float = Field(60.0, gt=0)
-    """Wall-clock time between checkpoints."""
+    """Wall-clock time between checkpoints; more where writing one takes long."""
 
 
 class Scenario(Section):
