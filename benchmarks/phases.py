@@ -17,7 +17,7 @@ from typing import Any
 
 from simulator import recorder, runner
 from simulator.kernel import Simulation
-from simulator.learner import Learner
+from simulator.learner import DeferredLearner
 from simulator.scenario import Scenario
 
 PHASES = ("network", "selection", "training", "evaluation", "recording", "rest")
@@ -71,14 +71,15 @@ def measure(path: Path, settings: list[str], workers: int) -> tuple[Counter[str]
     saved = {
         (owner, name): getattr(owner, name)
         for owner, name in (
-            (Simulation, "start"), (Learner, "_compute"), (Learner, "train"), (Learner, "evaluate"),
+            (Simulation, "start"),
+            *((DeferredLearner, n) for n in ("_compute", "train", "evaluate")),
             *((recorder.FolderRecorder, n) for n in ("transfer", "trained", "alarm", "row")),
             (runner._Run, "_checkpoint"), (runner._Run, "_finish"),
         )
     }  # fmt: skip
     Simulation.start = start  # type: ignore[method-assign]
     for owner, name in saved:
-        if owner is Learner:
+        if owner is DeferredLearner:
             clock.wrap(owner, name, "evaluation" if name == "evaluate" else "training")
         elif owner is not Simulation:
             clock.wrap(owner, name, "recording")

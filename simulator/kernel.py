@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from simulator.association import Association
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.network import ComputingNetwork
 from simulator.parts import Progress, Recorder, World
@@ -66,7 +67,7 @@ class Simulation:
         self.learner = world.learner
         self.recorder = recorder
         self.algorithm = world.algorithm
-        self.association = world.association
+        self.association = Association(world.association)
         """Which gateway each device belongs to now; algorithms may change it."""
         self.goals = world.goals
         self.seed = world.seed
@@ -175,7 +176,7 @@ class Simulation:
         return self.network.estimate(src, dst, self.learner.model_bytes)
 
     def devices_of(self, gateway: NodeId) -> list[NodeId]:
-        return [d for d in self.topology.devices if self.association.get(d) == gateway]
+        return self.association.members(gateway)
 
     # Running
 
@@ -231,7 +232,7 @@ class Simulation:
 
     def save(self) -> dict[str, object]:
         return {
-            "progress": self.progress, "association": self.association, "model": self.model,
+            "progress": self.progress, "association": dict(self.association), "model": self.model,
             "scored": self._scored, "next_evaluation": self._next_evaluation,
             "heap": self._heap, "counter": self._counter, "flows": self._flows,
             "training": self._training, "running": self._running, "job_counts": self._job_counts,
@@ -240,7 +241,7 @@ class Simulation:
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
-        self.progress, self.association = state["progress"], state["association"]
+        self.progress, self.association = state["progress"], Association(state["association"])
         self.model, self._scored = state["model"], state["scored"]
         self._next_evaluation = state["next_evaluation"]
         self._heap, self._counter, self._flows = state["heap"], state["counter"], state["flows"]
@@ -321,14 +322,9 @@ class Simulation:
             assert self.model is not None
             progress.accuracy, progress.loss = self.learner.evaluate(self.model)
             self._scored = self.model
-        assert progress.loss is not None
-        if not np.isfinite(progress.loss):
+        if progress.loss is not None and not np.isfinite(progress.loss):
             self.stop("diverged")
-        best = progress.best_accuracy
-        if progress.accuracy is not None and (best is None or progress.accuracy > best):
-            progress.best_accuracy = progress.accuracy
-        if progress.best_loss is None or progress.loss < progress.best_loss:
-            progress.best_loss = progress.loss
+        progress.keep_best()
         sent = {f"bytes_{kind}": n for kind, n in progress.bytes_by_kind.items()}
         row = {"epoch": progress.epoch, "tier": "cloud", "accuracy": progress.accuracy}
         self.recorder.row(at, row | {"loss": progress.loss} | sent)

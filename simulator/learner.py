@@ -39,7 +39,7 @@ class _Chunk:
     handle: Any = None
 
 
-class Learner:
+class DeferredLearner:
     def __init__(self, task: Task, engine: Engine) -> None:
         self.task = task
         self._engine = engine

@@ -21,10 +21,13 @@ BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
 
 
 class Score(NamedTuple):
-    """A model on the global test set; ``accuracy`` is None for regression."""
+    """A model on the global test set; ``accuracy`` is None for regression.
+
+    Both are None where nothing is learned.
+    """
 
     accuracy: float | None
-    loss: float
+    loss: float | None
 
 
 class Learner(Protocol):
@@ -95,6 +98,14 @@ class Progress:
     best_loss: float | None = None
     time_to_target: Time | None = None
     bytes_to_target: dict[str, int] | None = None
+
+    def keep_best(self) -> None:
+        best, new = self.best_accuracy, self.accuracy
+        if new is not None and (best is None or new > best):
+            self.best_accuracy = new
+        best, new = self.best_loss, self.loss
+        if new is not None and (best is None or new < best):
+            self.best_loss = new
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class RunSection(Section):
     """Stop after so many cloud epochs."""
     sim_time_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """Stop at this simulated time."""
+    learning: Literal["sgd", "none"] = "sgd"
+    """Devices train by SGD; or nothing is learned: network and scheduling alone."""
     target: float | None = None
     """Test accuracy (for regression: loss) whose time is measured."""
     stop_at_target: bool = False
@@ -48,6 +50,11 @@ class RunSection(Section):
             raise ValueError("give epochs or sim_time_s (or both), else the run never ends")
         if self.stop_at_target and self.target is None:
             raise ValueError("stop_at_target needs a target")
+        if self.target is not None and self.learning == "none":
+            raise ValueError(
+                f'target = {self.target:g} cannot be reached with learning = "none"; '
+                "delete one of the two"
+            )
         return self
 
 
@@ -57,7 +64,7 @@ class RecordSection(Section):
     evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
     checkpoint_every_s: float = Field(60.0, gt=0)
-    """Wall-clock time between checkpoints."""
+    """Wall-clock time between checkpoints; more where writing one takes long."""
 
 
 class Scenario(Section):

@@ -11,6 +11,7 @@ reading a checkpoint imports nothing, and no constructor of a dataclass runs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -77,9 +78,10 @@ class _Encoder:
         self._keep: list[object] = []  # ids stay unique only while the objects live
 
     def encode(self, value: Any) -> Any:
+        kind: Any = type(value)
+        if kind in _SCALARS:
+            return value
         match value:
-            case None | bool() | int() | float() | str() if type(value) in _SCALARS:
-                return value
             case list():
                 return [self.encode(v) for v in value]
             case dict():
@@ -97,8 +99,8 @@ class _Encoder:
                 fields = dict(zip(value._fields, value, strict=True))
             case tuple():
                 return {"$tuple": [self.encode(v) for v in value]}
-            case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-                fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+            case _ if hasattr(kind, "__dataclass_fields__"):
+                fields = {name: getattr(value, name) for name in _field_names(kind)}
             case _:
                 raise TypeError(f"cannot save {type(value).__qualname__}: {value!r:.80}")
         encoded = {name: self.encode(v) for name, v in fields.items()}
@@ -155,7 +157,12 @@ class _Decoder:
         return instance
 
 
-_SCALARS = (type(None), bool, int, float, str)
+_SCALARS = frozenset((type(None), bool, int, float, str))
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _type_name(value: object) -> str:

@@ -13,7 +13,7 @@ from simulator.events import Job
 from simulator.model_section import ModelSection
 from simulator.models import FlatModule, build_model
 from simulator.rng import Stream, generator
-from simulator.training import TrainingSection
+from simulator.training import TrainingSection, work_of
 from simulator.units import NodeId
 
 
@@ -45,15 +45,7 @@ class Task:
 
 def steps_of(task: Task, job: Job) -> tuple[int, int]:
     """Local steps of a job, and the samples that they read."""
-    size = len(task.parts[job.node])
-    batch = min(task.training.batch_size, size)
-    epochs = job.epochs or (None if job.steps else task.training.epochs)
-    if epochs:
-        return epochs * -(-size // batch), epochs * size
-    steps = job.steps or task.training.steps
-    assert steps is not None
-    whole, rest = divmod(steps, -(-size // batch))
-    return steps, whole * size + rest * batch
+    return work_of(job, task.training, len(task.parts[job.node]))
 
 
 def orders(task: Task, job: Job) -> Iterator[np.ndarray]:

@@ -14,7 +14,7 @@ from workload import BATCH, CLASSES, CLIENTS, RATE, SAMPLES
 from algorithms.rules import weighted_mean
 from simulator.engines import build_engine
 from simulator.events import Job
-from simulator.learner import Learner
+from simulator.learner import DeferredLearner
 from simulator.model_section import ModelSection
 from simulator.task import Task
 from simulator.training import TrainingSection
@@ -29,7 +29,7 @@ def main() -> None:
     training = TrainingSection(learning_rate=RATE, batch_size=BATCH, epochs=1)
     section = ModelSection(name=NAMES[name])
     task = Task(x, y, x[:1], y[:1], CLASSES, False, parts, section, training, seed=0)
-    learner = Learner(task, build_engine("auto", task, workers, None))
+    learner = DeferredLearner(task, build_engine("auto", task, workers, None))
     module = workload.first_model(name)
     model = nn.utils.parameters_to_vector(module.parameters()).detach()
     assert len(model) == len(learner.initial_model())

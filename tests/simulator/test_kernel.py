@@ -196,6 +196,19 @@ def test_evaluation_by_epochs_and_once_per_model():
     assert sim.learner.evaluated == 4
 
 
+def test_a_model_is_scored_once_however_often_it_is_looked_at():
+    model = torch.ones(1)
+
+    def react(sim, event):
+        sim.report(sim.progress.epoch + 1, model)
+        sim.after(1, "go")
+
+    goals = {"max_epochs": 3, "evaluate_every": SECOND // 2}
+    sim = simulate(lambda sim: sim.after(1, "go"), react, **goals)
+    assert len(sim.recorder.rows) == 1 + 3 + 5  # the first, by epochs, by the clock
+    assert sim.learner.evaluated == 2
+
+
 def test_evaluation_by_time_sees_the_model_of_that_time():
     def react(sim, event):
         epoch = sim.progress.epoch + 1

@@ -8,7 +8,7 @@ from simulator.engines import build_engine
 from simulator.engines.serial import SerialEngine
 from simulator.errors import UserError
 from simulator.events import Job
-from simulator.learner import Learner
+from simulator.learner import DeferredLearner
 from simulator.model_section import ModelSection
 from simulator.task import Task, batches, steps_of
 from simulator.training import TrainingSection
@@ -31,7 +31,7 @@ def make_task(training=None, x=((1.0,),), y=((0.0,),), parts=None, regression=Tr
 
 
 def serial(task):
-    return Learner(task, SerialEngine(task))
+    return DeferredLearner(task, SerialEngine(task))
 
 
 def local(training, **job):
@@ -157,7 +157,7 @@ def many(count=20, features=9):
 def watched(**options):
     task = many()
     engine = Watched(task, **options)
-    learner = Learner(task, engine)
+    learner = DeferredLearner(task, engine)
     start = learner.initial_model()
     return learner, engine, lambda node, due=0: learner.train(Job(node=node, start=start), due)
 
@@ -227,7 +227,7 @@ def test_engines_give_the_same_bits(name, workers):
         for node in range(20)
     ]  # fmt: skip
     alone = [serial(task).train(job).result for job in jobs]
-    learner = Learner(task, build_engine(name, task, workers, None))
+    learner = DeferredLearner(task, build_engine(name, task, workers, None))
     try:
         for _ in range(3):
             updates = [learner.train(job) for job in jobs]
@@ -243,7 +243,7 @@ def test_engines_give_the_same_bits(name, workers):
 def test_models_from_workers_outlive_their_chunk():
     """They lie in memory that is used again when nobody has any of a chunk's models."""
     task = many()
-    learner = Learner(task, build_engine("processes", task, 2, None))
+    learner = DeferredLearner(task, build_engine("processes", task, 2, None))
     start = learner.initial_model()
     try:
         kept = {}
