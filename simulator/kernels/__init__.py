@@ -15,7 +15,7 @@ from simulator.models import Shape
 __all__ = ["Kernel", "Models", "kernel_for"]
 
 _MOST_JOBS = 32
-_STACKED_PARAMETERS = 1_600_000
+_STACKED_PARAMETERS = 2_000_000
 """More copies of a model than have so many parameters gain nothing."""
 _LARGE = 200_000
 """Parameters of a model that keeps a core busy by itself."""

@@ -46,7 +46,7 @@ class Models:
         self, slots: Sequence[Slot], copies: int, dtype: torch.dtype = torch.float32
     ) -> None:
         self.slots = slots
-        self.blocks = [torch.zeros(copies, *slot.stored_shape, dtype=dtype) for slot in slots]
+        self.blocks = [torch.empty(copies, *slot.stored_shape, dtype=dtype) for slot in slots]
         self._arrays = [block.numpy() for block in self.blocks]  # torch is slow with small ones
 
     def load(self, vectors: Sequence[Tensor]) -> None:
