@@ -145,4 +145,6 @@ def _toml(value):
 
 def test_show_is_plain_toml(tmp_path):
     parsed = tomllib.loads(load(tmp_path, MINIMAL).to_toml())
-    assert parsed["run"] == {"seed": 0, "epochs": 1, "learning": "sgd", "stop_at_target": False}
+    assert parsed["run"] == {
+        "seed": 0, "epochs": 1, "learning": "sgd", "stop_at_target": False, "engine": "auto",
+    }  # fmt: skip
