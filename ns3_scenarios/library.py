@@ -44,8 +44,7 @@ def library() -> Path:
     compiler = _compiler()
     cached = cache_folder() / f"libmeshfl-{_key(folder, compiler)}.so"
     if not cached.exists():
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent) as work:
+        with _work_folder(cached.parent) as work:
             made = _compile(compiler, folder, Path(work))
             os.replace(made, cached)
     return cached
@@ -54,6 +53,17 @@ def library() -> Path:
 def cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "meshfl"
+
+
+def _work_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=cache)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {cache} cannot be written ({error.strerror}); let the environment "
+            "variable XDG_CACHE_HOME name a folder that can (unset: ~/.cache)"
+        ) from None
 
 
 def _compiler() -> str:
@@ -71,16 +81,44 @@ def _key(folder: Path, compiler: str) -> str:
         ns3 = version("ns3")
     except PackageNotFoundError:
         ns3 = "unknown"
-    seen = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    digest = hashlib.sha256(f"{ns3}{folder}{seen.stdout}{_FLAGS}{_MODULES}".encode())
+    told = f"{ns3}{folder}{_compiler_version(compiler)}{_FLAGS}{_MODULES}"
+    digest = hashlib.sha256(told.encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:24]
 
 
+def _compiler_version(compiler: str) -> str:
+    try:
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    except OSError as error:
+        raise _no_compiler(compiler, str(error.strerror)) from None
+    if done.returncode:
+        raise _no_compiler(compiler, f"exit code {done.returncode}")
+    return done.stdout
+
+
+def _no_compiler(compiler: str, why: str) -> UserError:
+    return UserError(
+        f"{compiler!r} is no C++ compiler: '{compiler} --version' failed ({why}); let the "
+        "environment variable CXX name one, such as g++ or clang++, or unset it"
+    )
+
+
+def _release(libraries: Path) -> str:
+    """As in the names of the libraries: libns3.44-core.so."""
+    found = sorted(libraries.glob("libns*-core.so"))
+    if not found:
+        raise UserError(
+            f"the ns3 package has no libns*-core.so in {libraries}; install it anew with "
+            "'pip install --force-reinstall meshfl[ns3]'"
+        )
+    return found[0].name.removeprefix("libns").removesuffix("-core.so")
+
+
 def _compile(compiler: str, folder: Path, work: Path) -> Path:
-    release = ".".join(version("ns3").split(".")[:2])
     libraries = folder / "lib64"
+    release = _release(libraries)
 
     def translate(source: Path) -> str:
         made = work / f"{source.stem}.o"

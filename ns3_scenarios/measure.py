@@ -61,9 +61,16 @@ class Task:
     devices: tuple[NodeId, ...]
     in_flight: int
     orders: tuple[Order, ...]
+    gap: Time = 0
+    """Between the end of a transfer and the next."""
+
+    @property
+    def is_alone(self) -> bool:
+        return self.gap > 0
 
     def file(self, folder: Path) -> Path:
-        return folder / f"{self.gateway}-{min(self.devices, default=0)}-{self.in_flight}.json"
+        first, gap = min(self.devices, default=0), "-gap" if self.gap else ""
+        return folder / f"{self.gateway}-{first}-{self.in_flight}{gap}.json"
 
 
 def tasks_of(topology: Topology, sizes: tuple[int, ...]) -> list[Task]:
@@ -74,7 +81,9 @@ def tasks_of(topology: Topology, sizes: tuple[int, ...]) -> list[Task]:
         wires = [(gateway, topology.cloud)]
         for devices in _groups(reached) or [()]:
             ends = [*wires, *((d, gateway) for d in devices)]
-            tasks.append(Task(gateway, devices, 1, tuple(_lone_orders(ends, sizes))))
+            tasks.append(Task(gateway, devices, 1, tuple(_lone_orders(ends, sizes)), GAP))
+            if wires and devices:
+                tasks.append(Task(gateway, devices, 1, tuple(_close_orders(ends[1:], sizes[1]))))
             for n in IN_FLIGHT[1:] if devices else ():
                 orders = tuple(_mixed_orders(gateway, devices, sizes, n))
                 tasks.append(Task(gateway, devices, n, orders))
@@ -93,6 +102,12 @@ def _lone_orders(ends: list[tuple[NodeId, NodeId]], sizes: tuple[int, ...]) -> I
         for nbytes in (sizes[0], sizes[-2], *sizes):
             yield low, high, nbytes
             yield high, low, nbytes
+
+
+def _close_orders(ends: list[tuple[NodeId, NodeId]], nbytes: int) -> Iterator[Order]:
+    """One at the heels of the other; the first of a device associates."""
+    for low, high in ends:
+        yield from ((low, high, nbytes), (high, low, nbytes)) * 2
 
 
 def _mixed_orders(
@@ -165,7 +180,7 @@ def run_task(
     finally:
         running.remove(process)
         process.close()
-    for sample in samples if task.in_flight == 1 else ():
+    for sample in samples if task.is_alone else ():
         _refuse_lost(topology, sample)
     return samples
 
@@ -182,11 +197,10 @@ def _refuse_lost(topology: Topology, sample: Sample) -> None:
 def _drive(
     process: Ns3Process, task: Task, number: dict[NodeId, int], progress: Progress
 ) -> list[Sample]:
-    """Keep so many under way; alone, leave a gap between them. In the order of the orders."""
+    """Keep so many under way. In the order of the orders."""
     started: dict[int, Time] = {}
     ended: dict[int, Sample] = {}
     orders = iter(enumerate(task.orders))
-    gap = GAP if task.in_flight == 1 else 0
 
     def start(now: Time) -> None:
         for flow, (src, dst, nbytes) in orders:
@@ -201,7 +215,7 @@ def _drive(
         src, dst, nbytes = task.orders[flow]
         ended[flow] = Sample(src, dst, nbytes, started.pop(flow), end, status == 0)
         progress(nbytes)
-        start(end + gap)
+        start(end + task.gap)
     return [ended[flow] for flow in range(len(task.orders))]
 
 

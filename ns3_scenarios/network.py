@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ns3_scenarios.modes import check_rate_manager
 from ns3_scenarios.process import Ns3Process
 from ns3_scenarios.section import BackgroundSection, Ns3Section
 from simulator.device_classes import DeviceClass
@@ -198,6 +199,8 @@ def scene_of(
             f"topology {topology.name!r} has no radio profile, which ns-3 needs; use one that has, "
             "such as 'nycmesh-30', or add radios to the file"
         )
+    check_rate_manager(section.rate_manager, radio)
+    backhaul = [_backhaul(link, section) for link in _wires(topology)]
     places = positions(topology)
     wifi = [link for link in topology.links if link.kind == "wifi"]
     longest = max(distance_m(places[link.a], places[link.b]) for link in wifi)
@@ -209,12 +212,11 @@ def scene_of(
         "sensitivityDbm": section.sensitivity_dbm, "longestLinkM": longest, "seed": seed + 1,
         "queue": section.queue, "macQueuePackets": QUEUE_PACKETS[section.queue],
         "rtsBytes": section.rts_bytes,
-        "energy": section.energy, **_background(section.background),
+        "energy": section.energy, **_udp(section), **_background(section.background),
     }  # fmt: skip
     nodes = [_node(topology, i, places.get(i)) for i in range(len(topology.nodes))]
     for device, own in (classes or {}).items():
         nodes[device] |= {"idleW": own.idle_w, "busyW": own.busy_w}
-    backhaul = [_backhaul(link, section) for link in _wires(topology)]
     gateways = [gateway.get(i, -1) for i in range(len(topology.nodes))]
     return options, nodes, backhaul, [list(box) for box in boxes(topology)], gateways
 
@@ -238,6 +240,11 @@ def _node(topology: Topology, number: NodeId, place: Position | None) -> dict[st
     else:
         spec["channel"] = node.channel
     return spec
+
+
+def _udp(section: Ns3Section) -> dict[str, object]:
+    """Nothing for TCP: the keys of its profiles are made of all that ns-3 is told."""
+    return {"udpRateBps": section.udp_rate_bps} if section.transport == "udp" else {}
 
 
 def _background(section: BackgroundSection | None) -> dict[str, object]:

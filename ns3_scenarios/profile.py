@@ -12,8 +12,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import numpy as np
 from scipy.optimize import minimize
@@ -123,7 +124,7 @@ def fitted(
 ) -> Profile:
     times: dict[Pair, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task, found in samples.items():
-        for sample in found if task.in_flight == 1 else ():
+        for sample in found if task.is_alone else ():
             times[sample.src, sample.dst][sample.nbytes].append(sample.seconds)
     up = [by for (src, _), by in times.items() if topology.nodes[src].tier is Tier.DEVICE]
     waits = [by[sizes[0]].pop(0) - by[sizes[0]][0] for by in up]
@@ -138,7 +139,20 @@ def fitted(
         noise_sigma=_spread([np.log(a / b) for a, b in repeated])
         * float(np.sqrt(sizes[-2] / sizes[-1] / 2)),
     )
-    return replace(profile, contention=fit_contention(topology, profile, samples))
+    fit = fit_contention(topology, profile, samples)
+    return replace(profile, contention=replace(fit, closing_s=_closing_s(profile, samples)))
+
+
+def _closing_s(profile: Profile, samples: dict[Task, list[Sample]]) -> float:
+    """How much longer a transfer takes at the heels of another."""
+    longer = [
+        sample.seconds - profile.seconds((sample.src, sample.dst), sample.nbytes)
+        for task, found in samples.items()
+        if task.in_flight == 1 and not task.is_alone
+        for before, sample in pairwise(found)
+        if {before.src, before.dst} == {sample.src, sample.dst}  # else a device that associates
+    ]
+    return max(0.0, median(longer))
 
 
 def _spread(found: list[float]) -> float:
@@ -153,7 +167,7 @@ def fit_contention(
     """The constants with which the runs among others come out as ns-3 had them."""
     runs = [run for n in IN_FLIGHT[1:] for run in _some_runs(samples, n)]
     bare = unpaced(topology)
-    start = np.array(list(asdict(profile.contention).values()))
+    start = np.array(list(asdict(profile.contention).values())[: len(_SCALE)])
     lowest = np.array([0, 0, 0.1, -0.2, -0.2, 1e-4, 0, 0, 1.2])
 
     def error(scaled: np.ndarray) -> float:
@@ -174,7 +188,7 @@ def fit_contention(
 
 _EVALUATIONS = 250
 _SCALE = np.array([0.2, 0.5, 1.0, 0.07, 0.07, 0.005, 0.03, 0.01, 1.0])
-"""The size of a step in each constant."""
+"""The size of a step in each constant that is fitted."""
 
 
 def _simplex(start: np.ndarray) -> np.ndarray:

@@ -36,17 +36,19 @@ class RadioSettings(Section):
 
     transport: Literal["tcp", "udp"] = "tcp"
     """UDP has no retransmission: a model that arrives incomplete is lost."""
+    udp_rate_bps: float = Field(2e6, ge=1e3, le=1e10)
+    """How fast UDP sends, devices with a limit of their own aside: it does not sense congestion."""
     rate_manager: str = Field("ideal", pattern=r"^(ideal|minstrel|constant:\w+)$")
     """How Wi-Fi chooses its rate: ideal, minstrel, or constant:MODE (say constant:HtMcs4)."""
     loss: Literal["hybrid-buildings", "itu-r-1411", "log-distance", "fixed"] = "hybrid-buildings"
     """Propagation loss model."""
     loss_exponent: float = Field(3.0, gt=0)
     """Of log-distance."""
-    fixed_rss_dbm: float = -60.0
+    fixed_rss_dbm: float = Field(-60.0, ge=-120, le=30)
     """Received power everywhere, of fixed."""
     shadowing_sigma_db: float = Field(0.0, ge=0)
     """Deviation of log-normal shadowing, drawn once for each pair of nodes."""
-    sensitivity_dbm: float = -92.0
+    sensitivity_dbm: float = Field(-92.0, ge=-120, le=0)
     """Frames that arrive weaker are not noticed (ns-3's own default is -82)."""
     rts_bytes: int = Field(2000, ge=0, le=4692480)
     """Longer Wi-Fi frames are announced by RTS/CTS: far devices do not hear each other."""

@@ -67,22 +67,30 @@ class Fidelity:
 def poisson(
     topology: Topology, profile: Profile, load: float, count: int, home: dict[NodeId, NodeId]
 ) -> list[Send]:
-    """Arrivals at every gateway; any of its devices, either way, one of two sizes."""
+    """Arrivals at every gateway; any of its devices, either way, one of two sizes.
+
+    Devices with a pace send in proportion to it, and no more than ``load`` of it.
+    """
     sends = []
     for gateway in topology.gateways:
         devices = [d for d in topology.devices if home[d] == gateway]
         if not devices:
             continue
         rng = generator(0, Stream.NETWORK, gateway, round(100 * load))
+        paces = np.array([topology.rate_limit_bps(d) or np.inf for d in devices])
+        paced = bool(np.isfinite(paces).all())
+        shares = paces / paces.sum() if paced else None
         orders = []
         for _ in range(count):
-            device, up = int(rng.choice(devices)), bool(rng.random() < 0.5)
+            device, up = int(rng.choice(devices, p=shares)), bool(rng.random() < 0.5)
             pair = (device, gateway) if up else (gateway, device)
             orders.append((*pair, int(profile.sizes[-1] * rng.choice(SHARES))))
         work = np.mean([profile.seconds((src, dst), nbytes) for src, dst, nbytes in orders])
         # Those that share a channel ask for their parts of its load.
         sharing = sum(profile.channels[g] == profile.channels[gateway] for g in topology.gateways)
-        times = np.cumsum(rng.exponential(work * sharing / load, count))
+        at_pace = 8 * np.mean([nbytes for *_, nbytes in orders]) / paces.sum()
+        gap = max(work * sharing, at_pace) / load
+        times = np.cumsum(rng.exponential(gap, count))
         sends += [Send(to_ns(t), *order) for t, order in zip(times, orders, strict=True)]
     return sorted(sends)
 

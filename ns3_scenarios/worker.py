@@ -26,7 +26,10 @@ def main() -> None:
     for name in ("SIGABRT", "SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(cppyy.gbl.meshfl, sys.stdin, answers)
+    try:
+        serve(cppyy.gbl.meshfl, sys.stdin, answers)
+    except cppyy.gbl.std.exception as error:
+        sys.exit(" ".join(str(error).split()))  # one line for those who run it, no stack of ours
 
 
 def serve(meshfl: Any, commands: TextIO, answers: TextIO) -> None:

@@ -50,9 +50,18 @@ def main() -> None:
     except (UserError, OSError) as error:
         Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped at once; a run continues from its last checkpoint")
-        sys.exit(INTERRUPTED)
+    except SystemExit as ended:
+        if _was_interrupted(ended):
+            Console(stderr=True).print("stopped at once; a run continues from its last checkpoint")
+        raise
+
+
+def _was_interrupted(ended: SystemExit) -> bool:
+    """Typer makes an exit of a KeyboardInterrupt, without a word."""
+    error: BaseException | None = ended
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
 
 
 @app.command()

@@ -128,6 +128,7 @@ def show(
     from topologies.picture import draw
 
     console.print(f"wrote {draw(loaded, out or Path(f'{loaded.name}.png'))}", highlight=False)
+    _warn(loaded)
 
 
 @topology_app.command()
@@ -142,6 +143,7 @@ def check(topology: Named, profile: Profile = None) -> None:
     for name, value in facts(loaded).items():
         table.add_row(name, value)
     console.print(table, highlight=False)
+    _warn(loaded)
 
 
 def _check_files(format_: Format, files: list[Path]) -> None:
@@ -198,6 +200,15 @@ def _tell(report: ImportReport) -> None:
         table.add_row("assumed", what, str(problem.count), escape(problem.example))
     if table.row_count:
         console.print(table, highlight=False)
+
+
+def _warn(topology: Topology) -> None:
+    from rich.markup import escape
+
+    from topologies.facts import warnings
+
+    for warning in warnings(topology):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False)
 
 
 def load_named(path: Path, profile: str | None) -> Topology:

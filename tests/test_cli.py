@@ -11,6 +11,9 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+import typer
+
+from simulator import cli
 
 ROOT = Path(__file__).parent.parent
 MESHFL = str(Path(sys.executable).parent / "meshfl")
@@ -203,6 +206,20 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, undisturbed, signum, wor
     assert f"meshfl resume {folder}" in out.replace("\n", "")
     good("resume", folder, "--workers", "2", cwd=tmp_path)
     assert summary_of(folder)["event_log_sha256"] == undisturbed["event_log_sha256"]
+
+
+def test_an_interrupt_while_a_run_is_set_up_is_not_silent(monkeypatch, capsys):
+    setting_up = typer.Typer()
+
+    @setting_up.command()
+    def run() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", setting_up)
+    monkeypatch.setattr(sys, "argv", ["meshfl"])
+    with pytest.raises(SystemExit, match="130"):
+        cli.main()
+    assert "stopped at once" in capsys.readouterr().err
 
 
 def test_workers_end_with_a_killed_run(tmp_path, undisturbed):

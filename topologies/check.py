@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from simulator.errors import UserError, did_you_mean
 from simulator.units import NodeId
+from topologies.channels import CHANNELS, layouts
 
 if TYPE_CHECKING:
     from topologies.records import Radio
@@ -110,8 +111,26 @@ def _check_radios(topology: Topology) -> None:
                     f"radios[{i}] {radio.name!r}: {key} names no {tier}: {name!r}; "
                     f"{did_you_mean(name, known)}"
                 )
+        _check_channels(f"radios[{i}] {radio.name!r}", radio, radio.channels)
     if topology.radio is not None:
         _check_radio_in_use(topology, topology.radio)
+
+
+def _check_channels(place: str, radio: Radio, channels: dict[str, int]) -> None:
+    """``channels``: those of gateways under this radio, by name."""
+    allowed = CHANNELS.get((radio.standard, radio.band_ghz, radio.width_mhz))
+    if allowed is None:
+        raise UserError(
+            f"{place}: 802.11{radio.standard} has no channels at {radio.band_ghz:g} GHz with "
+            f"width_mhz {radio.width_mhz}; it has: {layouts(radio.standard)}"
+        )
+    for name, channel in channels.items():
+        if channel not in allowed:
+            raise UserError(
+                f"{place}: gateway {name!r} has channel {channel}, which does not exist for "
+                f"802.11{radio.standard} at {radio.band_ghz:g} GHz with width_mhz "
+                f"{radio.width_mhz}; allowed: {', '.join(map(str, allowed))}"
+            )
 
 
 def _check_radio_in_use(topology: Topology, radio: Radio) -> None:
@@ -128,6 +147,9 @@ def _check_radio_in_use(topology: Topology, radio: Radio) -> None:
                 f"nodes[{i}] {node.name!r}: channel is {node.channel}, but the first radio "
                 f"{radio.name!r} gives it {radio.channels[node.name]}; make them equal"
             )
+    gateways = [topology.nodes[gateway] for gateway in topology.gateways]
+    own = {node.name: node.channel for node in gateways if node.channel is not None}
+    _check_channels(f"radios[0] {radio.name!r}", radio, own)
 
 
 def _check_buildings(topology: Topology) -> None:

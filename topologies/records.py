@@ -16,6 +16,10 @@ Rate = Annotated[float, Field(ge=1)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
 Channel = Annotated[int, Field(ge=1, le=233)]
+Gain = Annotated[float, Field(ge=-50, le=60)]
+"""In dBi; 60 is a dish of 24 m at 5 GHz."""
+Power = Annotated[float, Field(ge=-50, le=60)]
+"""In dBm; 60 is a kilowatt."""
 
 
 def _known_band(band_ghz: float) -> float:
@@ -43,9 +47,9 @@ class Node:
     """Above the ground."""
     altitude_m: float | None = None
     """Above sea level."""
-    antenna_gain_dbi: float | None = None
+    antenna_gain_dbi: Gain | None = None
     """Of this node's own antenna; None: the radio's, for its tier."""
-    tx_power_dbm: float | None = None
+    tx_power_dbm: Power | None = None
     """Of this node's own transmitter; None: the radio's."""
     channel: Channel | None = None
     """Of a gateway's Wi-Fi, under the topology's first radio."""
@@ -82,9 +86,9 @@ class Radio:
     standard: Literal["b", "g", "n", "ac", "ax"]
     band_ghz: Annotated[float, AfterValidator(_known_band)]
     width_mhz: Literal[20, 40, 80, 160]
-    tx_power_dbm: float
-    device_gain_dbi: float
-    gateway_gain_dbi: float
+    tx_power_dbm: Power
+    device_gain_dbi: Gain
+    gateway_gain_dbi: Gain
     channel_rate_bps: Rate
     """What one channel carries for all its users together: the rate of every Wi-Fi medium."""
     channels: dict[Name, Channel] = Field(default_factory=dict)

@@ -30,8 +30,9 @@ void
 Computations::Cancel(int64_t flow)
 {
     auto& given = m_live.at(flow);
-    given.begin.Cancel();
-    given.end.Cancel();
+    // Out of the queue: a cancelled event would stay in it until its time.
+    Simulator::Remove(given.begin);
+    Simulator::Remove(given.end);
     m_meters.SetBusy(given.node, false);
     m_live.erase(flow);
 }

@@ -30,7 +30,6 @@
 #include "ns3/uinteger.h"
 #include "ns3/wifi-mac-queue.h"
 #include "ns3/yans-wifi-channel.h"
-#include "ns3/yans-wifi-helper.h"
 
 #include <cmath>
 #include <stdexcept>
@@ -61,6 +60,51 @@ Standard(const std::string& name)
         {"ax", WIFI_STANDARD_80211ax},
     };
     return standards.at(name);
+}
+
+bool
+HasHighThroughput(const Options& options)
+{
+    return options.standard != "b" && options.standard != "g";
+}
+
+YansWifiPhyHelper
+MakePhyHelper(Ptr<PropagationLossModel> loss, double sensitivityDbm)
+{
+    auto channel = CreateObject<YansWifiChannel>();
+    channel->SetPropagationLossModel(loss);
+    channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
+    YansWifiPhyHelper phy;
+    phy.SetChannel(channel);
+    phy.SetPreambleDetectionModel("ns3::ThresholdPreambleDetectionModel", "MinimumRssi",
+                                  DoubleValue(sensitivityDbm));
+    phy.Set("CcaSensitivity", DoubleValue(sensitivityDbm));
+    return phy;
+}
+
+void
+SetRateManager(WifiHelper& wifi, const Options& options)
+{
+    const auto& manager = options.rateManager;
+    if (manager == "ideal")
+    {
+        wifi.SetRemoteStationManager("ns3::IdealWifiManager");
+    }
+    else if (manager == "minstrel")
+    {
+        wifi.SetRemoteStationManager(HasHighThroughput(options) ? "ns3::MinstrelHtWifiManager"
+                                                                : "ns3::MinstrelWifiManager");
+    }
+    else
+    {
+        auto mode = StringValue(manager.substr(manager.find(':') + 1));
+        // ns-3's default exists at 5 GHz only.
+        auto control = StringValue(options.standard == "b"  ? "DsssRate1Mbps"
+                                   : options.bandGhz < 3 ? "ErpOfdmRate6Mbps"
+                                                         : "OfdmRate6Mbps");
+        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "DataMode", mode,
+                                     "ControlMode", control);
+    }
 }
 
 Ipv4Address
@@ -203,78 +247,70 @@ Scene::Channel(int gateway) const
 void
 Scene::InstallWifi()
 {
-    auto channel = CreateObject<YansWifiChannel>();
-    channel->SetPropagationLossModel(m_loss);
-    channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
-    YansWifiPhyHelper phy;
-    phy.SetChannel(channel);
-    phy.SetPreambleDetectionModel("ns3::ThresholdPreambleDetectionModel", "MinimumRssi",
-                                  DoubleValue(m_options.sensitivityDbm));
-    phy.Set("CcaSensitivity", DoubleValue(m_options.sensitivityDbm));
+    auto phy = MakePhyHelper(m_loss, m_options.sensitivityDbm);
     WifiHelper wifi;
     wifi.SetStandard(Standard(m_options.standard));
-    bool high = m_options.standard != "b" && m_options.standard != "g";
-    if (m_options.rateManager == "ideal")
-    {
-        wifi.SetRemoteStationManager("ns3::IdealWifiManager");
-    }
-    else if (m_options.rateManager == "minstrel")
-    {
-        wifi.SetRemoteStationManager(high ? "ns3::MinstrelHtWifiManager"
-                                          : "ns3::MinstrelWifiManager");
-    }
-    else
-    {
-        auto mode = m_options.rateManager.substr(m_options.rateManager.find(':') + 1);
-        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "DataMode", StringValue(mode));
-    }
+    SetRateManager(wifi, m_options);
     int64_t stream = kWifiStream;
     for (int node = 0; node < int(m_nodes.size()); node++)
     {
-        const auto& spec = m_specs[node];
-        if (spec.tier == 0)
+        if (m_specs[node].tier == 0)
         {
             continue;
         }
-        int gateway = IsDevice(node) ? m_gatewayOf.at(node) : node;
-        phy.Set("ChannelSettings", StringValue(Channel(gateway)));
-        phy.Set("TxPowerStart", DoubleValue(spec.txPowerDbm));
-        phy.Set("TxPowerEnd", DoubleValue(spec.txPowerDbm));
-        phy.Set("TxGain", DoubleValue(spec.gainDbi));
-        phy.Set("RxGain", DoubleValue(spec.gainDbi));
-        WifiMacHelper mac;
-        auto ssid = SsidValue(Ssid("gw" + std::to_string(gateway)));
-        if (IsDevice(node))
-        {
-            // No beacons are sent, so none can be missed.
-            mac.SetType("ns3::StaWifiMac", "Ssid", ssid, "ActiveProbing", BooleanValue(true),
-                        "MaxMissedBeacons", UintegerValue(1'000'000'000));
-        }
-        else
-        {
-            mac.SetType("ns3::ApWifiMac", "Ssid", ssid, "BeaconGeneration", BooleanValue(false));
-        }
-        auto installed = wifi.Install(phy, mac, NodeContainer(m_nodes[node]));
+        auto installed = InstallRadio(node, wifi, phy);
         stream += WifiHelper::AssignStreams(installed, stream);
-        auto device = DynamicCast<WifiNetDevice>(installed.Get(0));
-        if (high)
+        m_wifi[node] = DynamicCast<WifiNetDevice>(installed.Get(0));
+        if (HasHighThroughput(m_options))
         {
-            device->GetMac()->SetAttribute("BE_MaxAmsduSize", UintegerValue(m_options.amsduBytes));
+            m_wifi[node]->GetMac()->SetAttribute("BE_MaxAmsduSize",
+                                                 UintegerValue(m_options.amsduBytes));
         }
-        AllowForCoincidence(device->GetPhy());
-        m_wifi[node] = device;
+        AllowForCoincidence(m_wifi[node]->GetPhy());
         if (IsDevice(node))
         {
-            auto mac = DynamicCast<StaWifiMac>(device->GetMac());
-            m_stations[node].association = CreateObject<OnDemandAssociation>();
-            m_stations[node].association->SetStream(kProbeStream + node);
-            mac->SetAssocManager(m_stations[node].association);
-            mac->TraceConnectWithoutContext(
-                "Assoc", Callback<void, Mac48Address>([this, node](Mac48Address) {
-                    Simulator::Schedule(kAcknowledged, &Scene::Ready, this, node);
-                }));
+            AssociateOnDemand(node);
         }
     }
+}
+
+NetDeviceContainer
+Scene::InstallRadio(int node, const WifiHelper& wifi, YansWifiPhyHelper& phy) const
+{
+    const auto& spec = m_specs.at(node);
+    int gateway = IsDevice(node) ? m_gatewayOf.at(node) : node;
+    phy.Set("ChannelSettings", StringValue(Channel(gateway)));
+    phy.Set("TxPowerStart", DoubleValue(spec.txPowerDbm));
+    phy.Set("TxPowerEnd", DoubleValue(spec.txPowerDbm));
+    phy.Set("TxGain", DoubleValue(spec.gainDbi));
+    phy.Set("RxGain", DoubleValue(spec.gainDbi));
+    WifiMacHelper mac;
+    auto ssid = SsidValue(Ssid("gw" + std::to_string(gateway)));
+    if (IsDevice(node))
+    {
+        // No beacons are sent, so none can be missed.
+        mac.SetType("ns3::StaWifiMac", "Ssid", ssid, "ActiveProbing", BooleanValue(true),
+                    "MaxMissedBeacons", UintegerValue(1'000'000'000));
+    }
+    else
+    {
+        mac.SetType("ns3::ApWifiMac", "Ssid", ssid, "BeaconGeneration", BooleanValue(false));
+    }
+    return wifi.Install(phy, mac, NodeContainer(m_nodes.at(node)));
+}
+
+void
+Scene::AssociateOnDemand(int device)
+{
+    auto mac = DynamicCast<StaWifiMac>(m_wifi.at(device)->GetMac());
+    auto& association = m_stations[device].association;
+    association = CreateObject<OnDemandAssociation>();
+    association->SetStream(kProbeStream + device);
+    mac->SetAssocManager(association);
+    mac->TraceConnectWithoutContext(
+        "Assoc", Callback<void, Mac48Address>([this, device](Mac48Address) {
+            Simulator::Schedule(kAcknowledged, &Scene::Ready, this, device);
+        }));
 }
 
 void

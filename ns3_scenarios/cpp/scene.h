@@ -7,6 +7,7 @@
 #include "ns3/node.h"
 #include "ns3/propagation-loss-model.h"
 #include "ns3/wifi-net-device.h"
+#include "ns3/yans-wifi-helper.h"
 
 #include <functional>
 #include <map>
@@ -48,6 +49,10 @@ class Scene
     bool IsDevice(int node) const { return m_specs.at(node).tier == 2; }
     void MakeLossModel();
     void InstallWifi();
+    ns3::NetDeviceContainer InstallRadio(int node,
+                                         const ns3::WifiHelper& wifi,
+                                         ns3::YansWifiPhyHelper& phy) const;
+    void AssociateOnDemand(int device);
     void InstallStack();
     void InstallBackhaul(const BackhaulSpec& spec, uint32_t number);
     uint32_t AddInterface(int node, ns3::Ptr<ns3::NetDevice> device, ns3::Ipv4Address address);

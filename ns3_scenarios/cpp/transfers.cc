@@ -197,19 +197,31 @@ Transfers::RadioJ(const Transfer& t) const
     return m_meters.RadioJ(t.src) + m_meters.RadioJ(t.dst);
 }
 
-Time
-Transfers::Pace(const Transfer& t, uint64_t bytes)
+Time&
+Transfers::FreeFrom(const Transfer& t)
 {
-    double limit = RateLimit(t);
-    if (limit == 0)
-    {
-        return Time(0);
-    }
     bool up = m_scene.Spec(t.src).tier == 2;
-    auto& free = m_free[{up ? t.src : t.dst, up}];
+    return m_free[{up ? t.src : t.dst, up}];
+}
+
+Time
+Transfers::Pace(Transfer& t, uint64_t bytes)
+{
+    auto& free = FreeFrom(t);
     auto begin = Max(free, Simulator::Now());
-    free = begin + Seconds(8 * bytes / limit);
+    free = begin + Seconds(8 * bytes / RateLimit(t));
+    t.booked = bytes;
     return begin - Simulator::Now();
+}
+
+void
+Transfers::Unbook(Transfer& t)
+{
+    if (t.booked > 0)
+    {
+        FreeFrom(t) -= Seconds(8 * t.booked / RateLimit(t));
+        t.booked = 0;
+    }
 }
 
 // With a rate limit: a segment at a time, each when the application may. Without: all that fits.
@@ -232,10 +244,13 @@ Transfers::Send(Handle t)
         if (limited)
         {
             t->next = Simulator::Schedule(Pace(*t, n), [this, t, n] {
-                if (!t->finished && t->sender->Send(Create<Packet>(uint32_t(n))) > 0)
+                if (t->sender->Send(Create<Packet>(uint32_t(n))) <= 0)
                 {
-                    t->sent += n;
+                    Unbook(*t);
+                    return; // the socket calls again
                 }
+                t->booked = 0;
+                t->sent += n;
                 Send(t);
             });
             return;
@@ -261,6 +276,7 @@ Transfers::SendDatagrams(Handle t)
     Time wait = RateLimit(*t) > 0 ? Pace(*t, n) : gap;
     t->next = Simulator::Schedule(wait, [this, t, n] {
         t->sender->Send(Create<Packet>(n));
+        t->booked = 0;
         t->sent += n;
         SendDatagrams(t);
     });
@@ -290,6 +306,7 @@ Transfers::Finish(Handle t, Status status)
         return;
     }
     t->finished = true;
+    Unbook(*t);
     // Out of the queue, and forgotten: an event holds its transfer.
     Simulator::Remove(t->deadline);
     Simulator::Remove(t->next);

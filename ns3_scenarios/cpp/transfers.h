@@ -27,6 +27,7 @@ class Transfers
         int64_t flow;
         int src, dst;
         uint64_t bytes, sent = 0, received = 0;
+        uint64_t booked = 0; // with Pace, and not sent yet
         bool finished = false, inUse = false;
         int unready = 2;
         double radioJBefore = 0;
@@ -45,7 +46,9 @@ class Transfers
     void WaitForStragglers(Handle t);
     void Finish(Handle t, Status status);
     // How long the device's application must wait before it may send; books the bytes.
-    ns3::Time Pace(const Transfer& t, uint64_t bytes);
+    ns3::Time Pace(Transfer& t, uint64_t bytes);
+    void Unbook(Transfer& t); // what will not be sent
+    ns3::Time& FreeFrom(const Transfer& t);
     double RateLimit(const Transfer& t) const;
     double RadioJ(const Transfer& t) const; // of both ends, since the start of the run
 

@@ -7,6 +7,7 @@ does one second of its work. Several share:
   slowly in the number of its downlinks; each sending station contends for itself. What an access
   point gets, its downlinks share in between equal times and equal rates.
 - Contention costs: with more contenders less of the channel's time carries data.
+- When a transfer has ended, its connection is closed before the others go on.
 - Who starts while others are on the air begins with TCP's initial window, which grows by a factor
   each round trip; a round trip lasts as long as the others' queues say. Alone, that is part of the
   measured time.
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.networks.sharing import SLACK_NS
-from simulator.units import FlowId, NodeId, Time, to_ns
+from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
 
 INITIAL_WINDOW_BYTES = 10 * 1448
 
@@ -51,6 +52,8 @@ class Contention:
     """The same for every other station that sends."""
     window_growth: float = 1.8
     """By round trip."""
+    closing_s: float = 0.0
+    """For so long after its end a transfer still keeps the channel, and all others wait."""
 
 
 class Link(NamedTuple):
@@ -107,10 +110,13 @@ class Cell:
         self._constants = contention
         self.loads: dict[FlowId, Load] = {}
         self.now = now
+        """Of its last event; of an empty cell: when its last transfer ended."""
         self.version = 0
         """Changes with the rates: what was planned before is void."""
 
     def enter(self, now: Time, load: Load) -> None:
+        if not self.loads:
+            load.left += max(0, self.now + to_ns(self._constants.closing_s) - now)
         self.age(now)
         load.since = now
         crowded = any(other.since < now for other in self.loads.values())
@@ -124,6 +130,8 @@ class Cell:
         self.age(event.time)
         if event.is_end:
             del self.loads[event.load.flow]
+            for load in self.loads.values():
+                load.left += load.rate * to_ns(self._constants.closing_s)
         else:
             event.load.window *= self._constants.window_growth
             event.load.grows_at = event.time + self._round_trip(event.load)
@@ -212,12 +220,15 @@ class Cell:
 
     def _round_trip(self, load: Load) -> Time:
         c = self._constants
-        queued, sending = False, set()
+        down, up = 0.0, dict[NodeId, float]()
         for other in self.loads.values():
             if other is not load and other.is_greedy:
+                device = other.link.device
                 if not other.link.up:
-                    queued = True
-                elif other.link.device != load.link.device or not load.link.up:
-                    sending.add(other.link.device)
-        seconds = c.round_trip_s + c.downlink_queue_s * queued + c.uplink_queue_s * len(sending)
-        return max(1, to_ns(seconds))
+                    down += other.left
+                elif device != load.link.device or not load.link.up:
+                    up[device] = up.get(device, 0.0) + other.left
+        # No queue is longer than what is left to send.
+        queues = min(down, SECOND * c.downlink_queue_s)
+        queues += sum(min(left, SECOND * c.uplink_queue_s) for left in up.values())
+        return max(1, to_ns(c.round_trip_s) + round(queues))

@@ -24,10 +24,13 @@ from simulator.networks.arrivals import Arrivals
 from simulator.networks.cells import Cell, Contention, Event, Link, Load
 from simulator.networks.noise import Noise
 from simulator.networks.sharing import SLACK_NS
+from simulator.parts import FOREVER
 from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
 from topologies import Tier, Topology
 
 Pair = tuple[NodeId, NodeId]
+WINDOWS = (14_480, 43_440, 101_360)
+"""Bytes after which TCP, while its pipe is not full, waits: 10, 30, 70 segments."""
 WIRE = Contention(1.0, 1.0, 1.0, 0.0, 0.0, 1e-6, 0.0, 0.0, 2.0)
 """A wire is shared equally, and grows as fast as one can look."""
 
@@ -49,12 +52,17 @@ class Profile:
     """Log-normal, of repeated lone transfers of the largest size."""
 
     def seconds(self, pair: Pair, nbytes: int) -> float:
-        """Alone; straight lines through the measured sizes."""
+        """Alone; straight lines through the measured sizes, but for the steps of TCP's start."""
         sizes, times = self.sizes, self.alone_s[pair]
         right = next((i for i, size in enumerate(sizes) if i and nbytes <= size), len(sizes) - 1)
         left = right - 1
-        slope = (times[right] - times[left]) / (sizes[right] - sizes[left])
-        return max(times[left] + slope * (nbytes - sizes[left]), self.latency_s(pair))
+        rise, run = times[right] - times[left], sizes[right] - sizes[left]
+        per_byte = (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
+        steps = [window for window in WINDOWS if sizes[left] < window < sizes[right]]
+        if len(steps) == 1 and rise > per_byte * run and sizes[left] < nbytes:
+            base = left if nbytes <= steps[0] else right
+            return times[base] + per_byte * (nbytes - sizes[base])
+        return max(times[left] + rise / run * (nbytes - sizes[left]), self.latency_s(pair))
 
     def latency_s(self, pair: Pair) -> float:
         """Of nothing at all: what the line through the two smallest sizes leaves, or a tenth."""
@@ -156,7 +164,7 @@ class ProfileNetwork:
                 return False
             begin, _, channel, load = heappop(entering)
             if channel not in self._cells:
-                self._cells[channel] = self._new_cell(channel, begin)
+                self._cells[channel] = self._new_cell(channel, -FOREVER)
             self._cells[channel].enter(begin, load)
         elif planned and planned[0][0] <= limit:
             channel = heappop(planned)[1]

@@ -70,6 +70,15 @@ def test_a_cancelled_computation_does_not_end(network):
     assert drain(net) == [Completion(kept, 7 * SECOND)]
 
 
+def test_cancelled_computations_leave_the_queue(network):
+    net, devices, _ = network()
+    for _ in range(1000):
+        net.cancel(net.compute(0, devices[0], 5 * SECOND))
+    before = net._ns3.ask("events")
+    assert net.advance(10 * SECOND) is None
+    assert net._ns3.ask("events") - before < 100
+
+
 def test_a_saved_network_computes_on(network):
     net, devices, gateway = network()
     given_up = net.compute(0, devices[0], 5 * SECOND)

@@ -2,7 +2,13 @@
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+
+import pytest
+
+from ns3_scenarios import library
+from simulator.errors import UserError
 
 SCENARIOS = Path(__file__).parents[2] / "scripts/scenarios"
 BARE = """
@@ -35,3 +41,36 @@ def test_other_scenarios_do_not_ask_for_it(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "30 devices on 3 gateways" in done.stdout
     assert "ns3" in meshfl_without_ns3("list", "networks", cwd=tmp_path).stdout
+
+
+def test_what_is_no_compiler_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(UserError, match=r"'false' is no C\+\+ compiler.*exit code 1.*CXX name one"):
+        library._key(tmp_path, library._compiler())
+
+
+@pytest.mark.ns3
+def test_a_cache_folder_that_cannot_be_made_is_told(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nope")
+    with pytest.raises(UserError, match=r"cache folder /proc/nope/meshfl cannot.*XDG_CACHE_HOME"):
+        library.library()
+
+
+@pytest.mark.ns3
+def test_ns3_without_metadata_is_compiled_against(monkeypatch, tmp_path):
+    """Up to the command: compiling takes long."""
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    told = []
+    monkeypatch.setattr(library, "version", missing)
+    monkeypatch.setattr(library, "_run", told.append)
+    library._compile("c++", library.ns3_folder(), tmp_path)
+    [core] = [word for word in told[-1] if word.endswith("-core")]
+    assert (library.ns3_folder() / "lib64" / f"lib{core.removeprefix('-l')}.so").exists()
+
+
+def test_an_ns3_without_libraries_is_told(tmp_path):
+    with pytest.raises(UserError, match=rf"no libns\*-core\.so in {tmp_path}"):
+        library._release(tmp_path)

@@ -149,6 +149,16 @@ def test_a_rate_limit_paces_each_way(ns3):
         assert seconds == pytest.approx(500_000 * 8 / 400e3, rel=0.03)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_a_transfer_that_dies_leaves_no_bytes_booked(ns3, transport):
+    """At 10 kbit/s a segment takes 1.16 s: the second waits, unsent, at the deadline of 1 s."""
+    process = ns3(*scene(limit=10e3, transport=transport))
+    assert transfer(process, (D0, G0), nbytes=10_000, deadline_s=1) == [(1.0, DEADLINE)]
+    [(seconds, status)] = transfer(process, (D0, G0), nbytes=100, at_s=1.0)
+    assert status == ARRIVED
+    assert seconds < 0.5
+
+
 def test_udp_arrives_or_is_told_incomplete(ns3):
     process = ns3(*scene((300,), transport="udp"))
     assert transfer(process, (D0, G0), nbytes=200_000)[0][1] == ARRIVED

@@ -60,7 +60,7 @@ def test_every_link_is_measured_both_ways_alone_and_among_others():
     for n in (1, 2, 5, 10):
         orders = [order for t in tasks_of(CAMPUS, sizes) if t.in_flight == n for order in t.orders]
         assert {order[:2] for order in orders} >= ways
-    lone = {order for t in tasks_of(CAMPUS, sizes) if t.in_flight == 1 for order in t.orders}
+    lone = {order for t in tasks_of(CAMPUS, sizes) if t.is_alone for order in t.orders}
     assert lone >= {(*way, nbytes) for way in ways for nbytes in sizes}
 
 
@@ -73,7 +73,7 @@ def test_large_cells_are_measured_in_parts():
     for n in (1, 2, 5, 10):
         orders = [order for task in tasks if task.in_flight == n for order in task.orders]
         assert {order[:2] for order in orders} >= links
-    lone = [order for task in tasks if task.in_flight == 1 for order in task.orders]
+    lone = [order for task in tasks if task.is_alone for order in task.orders]
     assert {order[:2] for order in lone} >= wires
     assert len(lone) == 14 * (len(links) + len(wires)), "each once"
     assert len({task.file(Path()) for task in tasks}) == len(tasks)

@@ -98,6 +98,15 @@ def test_a_file_without_the_new_fields_is_unchanged():
         (("nodes", 1, "channel"), 40, r"'g': channel is 40, but the first radio 'fast' gives it 36"),
         (("nodes", 1, "channel"), 0, r"'g': channel = 0"),
         (("nodes", 1, "latitude"), 3.0, r"'g': latitude is 3.0 and longitude is None; give both"),
+        (("radios", 0, "width_mhz"), 80, r"radios\[0\] 'fast': 802.11n has no channels at 5 GHz with width_mhz 80; it has: 2.4 GHz with 20 MHz, .*5 GHz with 40 MHz$"),
+        (("radios", 0, "width_mhz"), 40, r"radios\[0\] 'fast': gateway 'g' has channel 36, .* 802.11n at 5 GHz with width_mhz 40; allowed: 38, 46, .*175$"),
+        (("radios", 0, "standard"), "b", r"radios\[0\] 'fast': 802.11b has no channels at 5 GHz"),
+        (("radios", 1, "standard"), "ac", r"radios\[1\] 'slow': 802.11ac has no channels at 2.4 GHz"),
+        (("radios", 1, "channels"), {"g": 36}, r"radios\[1\] 'slow': gateway 'g' has channel 36, .*allowed: 1, 2"),
+        (("radios", 0, "device_gain_dbi"), 1e9, r"'fast': device_gain_dbi = 1000000000.0: .*less than or equal to 60"),
+        (("radios", 0, "tx_power_dbm"), -1e9, r"'fast': tx_power_dbm = .*greater than or equal to -50"),
+        (("nodes", 2, "antenna_gain_dbi"), 61, r"'d': antenna_gain_dbi = 61"),
+        (("nodes", 2, "tx_power_dbm"), 61, r"'d': tx_power_dbm = 61"),
         (("media", 0, "rate_bps"), 1e7, r"'air': rate_bps is 1e\+07, but .* channel_rate_bps 4e\+07"),
         (("buildings", 0, "north"), 1, r"buildings\[0\]: south 1.* is not below north 1"),
         (("buildings", 0, "west"), 3, r"buildings\[0\]: west 3.* is not below east 2.1"),
@@ -114,6 +123,14 @@ def test_bad_files(place, value, message):
     with pytest.raises(UserError, match=r"^x\.json: .*" + message) as caught:
         Topology.from_json(json.dumps(raw), "x.json")
     assert "\n" not in str(caught.value)
+
+
+def test_a_channel_that_only_the_node_names_is_checked():
+    raw = json.loads(json.dumps(RAW))
+    del raw["radios"][0]["channels"]
+    raw["nodes"][1]["channel"] = 38
+    with pytest.raises(UserError, match=r"radios\[0\] 'fast': gateway 'g' has channel 38"):
+        Topology.from_json(json.dumps(raw))
 
 
 def ends(net):

@@ -45,6 +45,35 @@ def test_check():
         run("check", "nycmesh-185")
 
 
+def at_heights(topology, height_m):
+    return replace(topology, nodes=tuple(replace(n, height_m=height_m) for n in topology.nodes))
+
+
+def test_check_and_show_warn_where_the_estimate_does_not_hold(tmp_path):
+    rural, out = find_topology(shipped()["rural-60"]), tmp_path / "low.json"
+    at_heights(rural, 10.0).save(out)
+    for said in (run("check", out), run("show", out, "-o", tmp_path / "low.png")):
+        assert "received power of 83 of 83 Wi-Fi links may be tens of dB below the estimate" in said
+        assert "lower than roofs (20 m)" in said
+        assert ", ..." in said
+    at_heights(rural, 30.0).save(out)
+    assert "warning" not in run("check", out)
+    assert "warning" not in run("check", "campus-12")
+    assert "warning" not in run("check", "tree-30")
+
+
+def test_check_lists_links_below_sensitivity(tmp_path):
+    campus, out = find_topology(shipped()["campus-12"]), tmp_path / "weak.json"
+    deaf = tuple(replace(n, antenna_gain_dbi=-50.0) if n.name == "d3" else n for n in campus.nodes)
+    replace(campus, nodes=deaf).save(out)
+    d3 = campus.id_of("d3")
+    links = [f"{campus.nodes[g].name}-d3" for g in campus.reach(d3)]
+    count = f"{len(links)} of 17 Wi-Fi links are below ns-3's default sensitivity of -92 dBm"
+    said = run("check", out)
+    assert count in said
+    assert ", ".join(links) in said
+
+
 def test_import_tells_what_became_of_the_records(tmp_path):
     nodes = [
         {"id": 1, "coordinates": [-73.99, 40.72, 90], "status": "Installed", "notes": "Hub"},

@@ -1,6 +1,7 @@
 """Sharing of a channel, against numbers worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -107,3 +108,28 @@ def test_queues_make_round_trips_longer():
     assert cell.loads[1].grows_at == 1 + 60 * 10**6
     cell.enter(2, load(2, 3, nbytes=10**8))
     assert cell.loads[2].grows_at == 2 + 80 * 10**6
+
+
+def test_no_queue_is_longer_than_what_is_left_to_send():
+    cell = Cell(Contention(1.0, 0.0, 1.0, 0.0, 0.0, 0.01, 0.05, 0.02, 2.0))
+    cell.enter(0, load(0, 1, work_s=0.03, nbytes=10**8))
+    cell.enter(10**7, load(1, 2, up=True, nbytes=10**8))
+    assert cell.loads[1].grows_at == 10**7 + (10 + 20) * 10**6
+
+
+def test_a_connection_is_closed_before_the_next_has_the_channel():
+    cell = Cell(replace(FAIR, closing_s=0.1), now=-SECOND)
+    cell.enter(0, load(0))
+    assert drain(cell) == {0: 1.0}
+    cell.enter(int(1.04 * SECOND), load(1))
+    assert drain(cell) == {1: pytest.approx(1.04 + 0.06 + 1.0)}
+    cell.enter(3 * SECOND, load(2))
+    assert drain(cell) == {2: 4.0}
+
+
+def test_others_wait_while_a_connection_is_closed():
+    cell = Cell(replace(FAIR, closing_s=0.1), now=-SECOND)
+    cell.enter(0, load(0, device=1))
+    cell.enter(0, load(1, device=2, work_s=2.0))
+    # the other loses its half of 0.1 s
+    assert drain(cell) == {0: pytest.approx(2.0), 1: pytest.approx(3.05)}

@@ -51,6 +51,17 @@ def test_times_lie_on_lines_through_what_was_measured(nbytes, seconds):
     assert PROFILE.seconds((D0, G0), nbytes) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "seconds"),
+    # 10 us a byte after 50 kB; 14,480 bytes are TCP's first window, then it waits once
+    [(10_000, 0.2), (14_480, 0.2448), (14_481, 0.44481), (19_240, 0.4924), (20_000, 0.5)],
+)
+def test_the_step_of_tcps_window_stands_where_it_is(nbytes, seconds):
+    pair = (D0, G0)
+    profile = replace(PROFILE, sizes=(10_000, 20_000, 50_000), alone_s={pair: (0.2, 0.5, 0.8)})
+    assert profile.seconds(pair, nbytes) == pytest.approx(seconds)
+
+
 def test_a_device_associates_first_and_again_when_it_changes_gateway():
     net = network()
     sends = [(10 * i, *pair, 1000) for i, pair in enumerate([(D1, G0), (G0, D1), (G1, D1)])]
