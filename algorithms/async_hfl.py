@@ -26,11 +26,12 @@ upload, or whose newer cloud model, is lost goes on from the model that it has.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
-from algorithms.rules import hinge_staleness, mix, polynomial_staleness
+from algorithms.rules import mix
+from algorithms.staleness import PolynomialStaleness, Staleness
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Selector, Simulation
 from simulator.section import LONGEST_S, Section
@@ -38,33 +39,6 @@ from simulator.units import NodeId
 
 if TYPE_CHECKING:
     import torch
-
-
-class ConstantStaleness(Section):
-    kind: Literal["constant"] = "constant"
-
-    def weight(self, staleness: int) -> float:
-        return 1.0
-
-
-class PolynomialStaleness(Section):
-    kind: Literal["polynomial"] = "polynomial"
-    q: float = Field(0.5, gt=0)
-    """Exponent: s(x) = (x + 1)^-q."""
-
-    def weight(self, staleness: int) -> float:
-        return polynomial_staleness(staleness, self.q)
-
-
-class HingeStaleness(Section):
-    kind: Literal["hinge"] = "hinge"
-    a: float = Field(10.0, gt=0)
-    """Slope: s(x) = 1 / (a (x - b) + 1) for x > b, else 1."""
-    b: float = Field(4.0, ge=0)
-    """Staleness up to which an update counts in full."""
-
-    def weight(self, staleness: int) -> float:
-        return hinge_staleness(staleness, self.a, self.b)
 
 
 class AsyncHFLSection(Section):
@@ -85,9 +59,7 @@ class AsyncHFLSection(Section):
     """Who gets a new cloud model: all gateways, as printed, or only the one that uploaded."""
     cloud_model: Literal["after-upload", "at-once"] = "after-upload"
     """When a gateway takes a newer cloud model that comes in the middle of its Z updates."""
-    staleness: Annotated[
-        ConstantStaleness | PolynomialStaleness | HingeStaleness, Field(discriminator="kind")
-    ] = PolynomialStaleness()
+    staleness: Staleness = PolynomialStaleness()
     """s: how the weight of an update falls with the epochs since its start was downloaded."""
 
 

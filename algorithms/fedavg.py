@@ -233,6 +233,7 @@ class FedAvg:
             tier="gateway", node=sim.topology.nodes[gateway].name,
             epoch=state.cloud_round, round=state.gathering.round, participants=len(arrived),
         )  # fmt: skip
+        sim.expect([m.update for _, m in sorted(arrived.items()) if isinstance(m, DeviceUpdate)])
         state.model = state.gathering.mean(otherwise=state.model)
         state.rounds_left -= 1
         if state.rounds_left:

@@ -22,7 +22,7 @@ from simulator.scenario import Scenario
 def synthetic(name: str, folder: Path) -> Dataset:
     """Random samples of Fashion-MNIST's shape, six for each of 10,000 devices."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(61_000, 1, 28, 28)).astype(np.float32)
+    x = rng.standard_normal((61_000, 1, 28, 28), np.float32)
     y = rng.integers(0, 10, len(x))
     return Dataset(name, x[1000:], y[1000:], x[:1000], y[:1000], 10)
 

@@ -17,15 +17,18 @@ from simulator.data.dataset import Dataset, load
 from simulator.data.partition import choose_test, partition
 from simulator.data.picture import plot_labels
 from simulator.device_classes import ClassCompute, ClassDelay
+from simulator.engines import build_engine
 from simulator.errors import UserError
 from simulator.flops import training_flops
-from simulator.learner import PoolLearner, SerialLearner, Task
+from simulator.learner import DeferredLearner
 from simulator.models import build_model, model_bytes
 from simulator.network import Network
 from simulator.networks import build_network
-from simulator.parts import FOREVER, Compute, Goals, World
+from simulator.no_learning import NOMINAL_SAMPLES, NoLearner
+from simulator.parts import FOREVER, Compute, Goals, Learner, World
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
+from simulator.task import Task
 from simulator.units import NodeId, to_ns
 from topologies import Topology, load_topology
 
@@ -34,9 +37,8 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     """Load and check everything the scenario names; its paths start at ``base``."""
     seed = scenario.run.seed
     topology = load_topology(scenario.topology, seed, base)
-    dataset = load(scenario.data.name, data_folder())
-    _check_fit(scenario, dataset)
-    module = build_model(scenario.model, dataset.x_train.shape[1:], outputs_of(dataset))
+    dataset = load(scenario.data.name, data_folder()) if _needs_data(scenario) else None
+    module = None if dataset is None else _module(scenario, dataset)
     compute = _compute(scenario, topology, module, dataset, base)
     network = _network(scenario, topology, compute, base)
     nbytes = model_bytes(scenario.model, module)
@@ -44,19 +46,45 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     association = associator.associate(
         topology, lambda a, b: network.estimate(a, b, nbytes), generator(seed, Stream.ASSOCIATION)
     )
-    task = make_task(scenario, dataset, association)
     selector = SELECTORS[scenario.selection.name](scenario.selection)
     algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm, selector)
     return World(
         topology=topology,
         network=network,
         compute=compute,
-        learner=SerialLearner(task) if workers == 1 else PoolLearner(task, workers),
+        learner=_learner(scenario, dataset, association, nbytes, workers),
         algorithm=algorithm,
         association=association,
         goals=_goals(scenario),
         seed=seed,
     )
+
+
+def _needs_data(scenario: Scenario) -> bool:
+    """For learning, for the size of the model, or for the operations it takes."""
+    learns, nbytes = scenario.run.learning != "none", scenario.model.transfer_bytes
+    return learns or nbytes is None or isinstance(scenario.compute, ClassDelay)
+
+
+def _module(scenario: Scenario, dataset: Dataset) -> nn.Module:
+    _check_fit(scenario, dataset)
+    return build_model(scenario.model, dataset.x_train.shape[1:], outputs_of(dataset))
+
+
+def _learner(
+    scenario: Scenario,
+    dataset: Dataset | None,
+    association: dict[NodeId, NodeId],
+    nbytes: int,
+    workers: int,
+) -> Learner:
+    if scenario.run.learning == "none":
+        samples = scenario.data.samples_per_device or NOMINAL_SAMPLES
+        return NoLearner(nbytes, scenario.training, samples)
+    assert dataset is not None
+    task = make_task(scenario, dataset, association)
+    engine = build_engine(scenario.run.engine, task, workers, scenario.run.ray_address)
+    return DeferredLearner(task, engine)
 
 
 def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Path) -> Network:
@@ -76,11 +104,17 @@ def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Pat
 
 
 def _compute(
-    scenario: Scenario, topology: Topology, module: nn.Module, dataset: Dataset, base: Path
+    scenario: Scenario,
+    topology: Topology,
+    module: nn.Module | None,
+    dataset: Dataset | None,
+    base: Path,
 ) -> Compute:
     section, devices, seed = scenario.compute, topology.devices, scenario.run.seed
     if not isinstance(section, ClassDelay):
         return DeviceCompute(section, devices, seed, base)
+    assert dataset is not None
+    assert module is not None
     sample = torch.from_numpy(dataset.x_train[:1])
     flops = training_flops(module, tuple(sample.shape[1:]), sample.dtype)
     return ClassCompute(section, devices, seed, flops)

@@ -243,9 +243,10 @@ class _Bar:
         began, events = self._events = self._events or (time.monotonic(), progress.events)
         rate = (progress.events - events) / max(time.monotonic() - began, 1e-9)
         score = "" if progress.accuracy is None else f"accuracy {progress.accuracy:.3f}  "
+        score += "" if progress.loss is None else f"loss {progress.loss:.3g}  "
         text = (
             f"epoch {progress.epoch}  {progress.now / 1e9:,.1f} s simulated  {score}"
-            f"loss {progress.loss:.3g}  {rate:,.0f} events/s"
+            f"{rate:,.0f} events/s"
         )
         self._progress.update(self._task, description=text, total=1.0, completed=self._share(sim))
 

@@ -33,8 +33,9 @@ def summary_table(summary: dict[str, Any]) -> Table:
         "simulated time": f"{summary['sim_time_s']:,.1f} s in {summary['wall_time_s']:.1f} s",
         "epochs, events": f"{summary['epochs']:,}, {summary['events']:,}",
         "stopped by": summary["stop_reason"],
-        "final loss": _number(summary["final_loss"]),
     }
+    if summary.get("learning") != "none":
+        rows["final loss"] = _number(summary["final_loss"])
     if summary["final_accuracy"] is not None:
         best = f"best {summary['best_accuracy']:.4f}"
         rows["final accuracy"] = f"{summary['final_accuracy']:.4f} ({best})"
@@ -76,7 +77,10 @@ def comparison_table(folders: list[Path], target: float) -> Table:
 def _comparison_row(run: Results, here: Milestone | None, first: Milestone | None) -> list[str]:
     summary = run.summary
     best = summary["best_loss"] if run.is_regression else summary["best_accuracy"]
-    known = [run.name, summary["algorithm"], str(summary["seed"]), _number(best)]
+    shown = _number(best) if run.learned else "-"
+    known = [run.name, summary["algorithm"], str(summary["seed"]), shown]
+    if not run.learned:
+        return [*known, "-", "no learning", "-", "-", "-"]
     if here is None:
         return [*known, "-", "not reached", "-", "-", "-"]
     time_ratio = f"{here.sim_time_s / first.sim_time_s:.2f}" if first and first.sim_time_s else "-"

@@ -51,7 +51,7 @@ class Update:
     __slots__ = ("__weakref__", "_compute", "_result", "job", "num_samples", "num_steps")
 
     def __init__(
-        self, job: Job, num_samples: int, num_steps: int, compute: Callable[[], Result]
+        self, job: Job, num_samples: int, num_steps: int, compute: Callable[[Update], Result]
     ) -> None:
         self.job = job
         self.num_samples = num_samples
@@ -71,7 +71,7 @@ class Update:
     @property
     def result(self) -> Result:
         if self._result is None:
-            self._result = self._compute()
+            self._result = self._compute(self)
         return self._result
 
     def take(self, result: Result) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time as wall_clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from simulator.association import Association
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.network import ComputingNetwork
 from simulator.parts import Progress, Recorder, World
@@ -66,7 +67,7 @@ class Simulation:
         self.learner = world.learner
         self.recorder = recorder
         self.algorithm = world.algorithm
-        self.association = world.association
+        self.association = Association(world.association)
         """Which gateway each device belongs to now; algorithms may change it."""
         self.goals = world.goals
         self.seed = world.seed
@@ -126,12 +127,17 @@ class Simulation:
         duration = self.compute.duration(node, count, steps, samples)
         if duration is None:
             return
+        due = self.now + duration
         if self._computer is None:
-            number = self._push(self.now + duration, _JOB_FIRST, None)
+            number = self._push(due, _JOB_FIRST, None)
         else:
             number = self._computer.compute(self.now, node, duration)
-        self._training[number] = self.learner.train(replace(job, count=count))
+        self._training[number] = self.learner.train(replace(job, count=count), due)
         self._running[node] = number
+
+    def expect(self, updates: Sequence[Update]) -> None:
+        """Tell that these updates are going to be read now: training them together is faster."""
+        self.learner.expect(updates)
 
     def after(self, delay_s: float, tag: object) -> None:
         """Ask for an Alarm carrying ``tag``, which is plain data."""
@@ -170,7 +176,7 @@ class Simulation:
         return self.network.estimate(src, dst, self.learner.model_bytes)
 
     def devices_of(self, gateway: NodeId) -> list[NodeId]:
-        return [d for d in self.topology.devices if self.association.get(d) == gateway]
+        return self.association.members(gateway)
 
     # Running
 
@@ -226,7 +232,7 @@ class Simulation:
 
     def save(self) -> dict[str, object]:
         return {
-            "progress": self.progress, "association": self.association, "model": self.model,
+            "progress": self.progress, "association": dict(self.association), "model": self.model,
             "scored": self._scored, "next_evaluation": self._next_evaluation,
             "heap": self._heap, "counter": self._counter, "flows": self._flows,
             "training": self._training, "running": self._running, "job_counts": self._job_counts,
@@ -235,7 +241,7 @@ class Simulation:
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
-        self.progress, self.association = state["progress"], state["association"]
+        self.progress, self.association = state["progress"], Association(state["association"])
         self.model, self._scored = state["model"], state["scored"]
         self._next_evaluation = state["next_evaluation"]
         self._heap, self._counter, self._flows = state["heap"], state["counter"], state["flows"]
@@ -316,14 +322,9 @@ class Simulation:
             assert self.model is not None
             progress.accuracy, progress.loss = self.learner.evaluate(self.model)
             self._scored = self.model
-        assert progress.loss is not None
-        if not np.isfinite(progress.loss):
+        if progress.loss is not None and not np.isfinite(progress.loss):
             self.stop("diverged")
-        best = progress.best_accuracy
-        if progress.accuracy is not None and (best is None or progress.accuracy > best):
-            progress.best_accuracy = progress.accuracy
-        if progress.best_loss is None or progress.loss < progress.best_loss:
-            progress.best_loss = progress.loss
+        progress.keep_best()
         sent = {f"bytes_{kind}": n for kind, n in progress.bytes_by_kind.items()}
         row = {"epoch": progress.epoch, "tier": "cloud", "accuracy": progress.accuracy}
         self.recorder.row(at, row | {"loss": progress.loss} | sent)

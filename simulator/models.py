@@ -191,10 +191,11 @@ def initial_model(
         return flat_parameters(build_model(section, input_shape, outputs))
 
 
-def model_bytes(section: ModelSection, module: nn.Module) -> int:
-    """What one transfer of the model costs on the network."""
+def model_bytes(section: ModelSection, module: nn.Module | None) -> int:
+    """What one transfer of the model costs; a section that says so needs no module."""
     if section.transfer_bytes is not None:
         return section.transfer_bytes
+    assert module is not None
     return 4 * sum(parameter.numel() for parameter in module.parameters())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,10 +21,13 @@ BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
 
 
 class Score(NamedTuple):
-    """A model on the global test set; ``accuracy`` is None for regression."""
+    """A model on the global test set; ``accuracy`` is None for regression.
+
+    Both are None where nothing is learned.
+    """
 
     accuracy: float | None
-    loss: float
+    loss: float | None
 
 
 class Learner(Protocol):
@@ -35,7 +39,14 @@ class Learner(Protocol):
         """How many local steps the job is, and how many samples they read."""
         ...
 
-    def train(self, job: Job) -> Update: ...
+    def train(self, job: Job, due: Time = 0) -> Update:
+        """``due``: when its result may be asked for first."""
+        ...
+
+    def expect(self, updates: Sequence[Update]) -> None:
+        """These are going to be read, in this order: they may be trained together."""
+        ...
+
     def evaluate(self, model: torch.Tensor) -> Score: ...
     def close(self) -> None: ...
 
@@ -87,6 +98,14 @@ class Progress:
     best_loss: float | None = None
     time_to_target: Time | None = None
     bytes_to_target: dict[str, int] | None = None
+
+    def keep_best(self) -> None:
+        best, new = self.best_accuracy, self.accuracy
+        if new is not None and (best is None or new > best):
+            self.best_accuracy = new
+        best, new = self.best_loss, self.loss
+        if new is not None and (best is None or new < best):
+            self.best_loss = new
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,17 @@ _TIME_UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "h"), (0.0, 
 
 
 def plot_runs(folders: list[Path], out: Path) -> list[Path]:
-    """accuracy.png and bytes.png of some runs, into ``out``."""
+    """accuracy.png and bytes.png of some runs, into ``out``; only bytes.png without learning."""
     runs = [Results.load(folder) for folder in folders]
     labels = _labels(runs)
     out.mkdir(parents=True, exist_ok=True)
-    name = "loss" if any(r.is_regression for r in runs) else "accuracy"
-    return [
-        _save(_score_figure(runs, labels, name), out / f"{name}.png"),
-        _save(_bytes_figure(runs, labels), out / "bytes.png"),
-    ]
+    written = [_save(_bytes_figure(runs, labels), out / "bytes.png")]
+    scored = [(run, label) for run, label in zip(runs, labels, strict=True) if run.learned]
+    if scored:
+        name = "loss" if any(run.is_regression for run, _ in scored) else "accuracy"
+        figure = _score_figure([r for r, _ in scored], [label for _, label in scored], name)
+        written.insert(0, _save(figure, out / f"{name}.png"))
+    return written
 
 
 def _labels(runs: list[Results]) -> list[str]:

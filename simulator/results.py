@@ -59,11 +59,18 @@ class Results:
         return self.metrics[self.metrics["tier"] == "cloud"]
 
     @property
+    def learned(self) -> bool:
+        """False for a run of the network and the scheduling alone: it has no scores."""
+        return bool(self.summary.get("learning") != "none")
+
+    @property
     def is_regression(self) -> bool:
         return self.summary["final_accuracy"] is None
 
     def milestone(self, target: float) -> Milestone | None:
         """When accuracy first came up to ``target`` (for regression: loss down to it)."""
+        if not self.learned:
+            return None
         curve = self.curve
         there = curve["loss"] <= target if self.is_regression else curve["accuracy"] >= target
         if not there.any():

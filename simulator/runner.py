@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
@@ -35,6 +36,10 @@ from simulator.units import NodeId, to_seconds
 
 INPUTS, MODEL = "inputs", "model.safetensors"
 _TICK_S = 0.1
+_APART = 9
+"""At least so many times as long as a checkpoint takes, nothing but the run goes on."""
+_COLLECT_EVERY = 50_000
+"""New objects between two looks for garbage: a run makes many, hardly ever in circles."""
 
 Watch = Callable[[Simulation], None]
 """Called about ten times a second while the run goes on."""
@@ -135,13 +140,14 @@ class _Run:
             nonlocal checkpoint_at
             if watch:
                 watch(self.sim)
-            if time.monotonic() >= checkpoint_at:
+            if (began := time.monotonic()) >= checkpoint_at:
                 self._checkpoint()
-                checkpoint_at = time.monotonic() + every
+                ended = time.monotonic()
+                checkpoint_at = ended + max(every, _APART * (ended - began))
             return time.monotonic() + min(_TICK_S, every)
 
         try:
-            with _interruptible(self.sim):
+            with _interruptible(self.sim), _few_collections():
                 self.sim.run(tick)
             if self.sim.interrupted and not self.sim.progress.stop_reason:
                 self._checkpoint()
@@ -165,8 +171,9 @@ class _Run:
         write_energy(self.sim, used, self.folder)
         model = self.sim.model
         assert model is not None
-        save_file({"model": model}, self.folder / f"{MODEL}.partial")
-        os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
+        if self.scenario.run.learning != "none":
+            save_file({"model": model}, self.folder / f"{MODEL}.partial")
+            os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
         return self._recorder.finish(self._summary(model, used))
 
     def _summary(self, model: torch.Tensor, used: dict[NodeId, Energy]) -> dict[str, Any]:
@@ -177,6 +184,7 @@ class _Run:
             "meshfl_version": version("meshfl"),
             "seed": self.scenario.run.seed,
             "algorithm": self.scenario.algorithm.name,
+            "learning": self.scenario.run.learning,
             "topology": topology.name,
             "gateways": len(topology.gateways),
             "devices": len(topology.devices),
@@ -230,6 +238,19 @@ def _interruptible(sim: Simulation) -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """What was built before the run lives as long as the run: no use to look through it again."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_EVERY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _copy_inputs(scenario: Scenario, base: Path, folder: Path) -> Scenario:

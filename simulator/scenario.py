@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import tomlkit
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -33,10 +33,16 @@ class RunSection(Section):
     """Stop after so many cloud epochs."""
     sim_time_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """Stop at this simulated time."""
+    learning: Literal["sgd", "none"] = "sgd"
+    """Devices train by SGD; or nothing is learned: network and scheduling alone."""
     target: float | None = None
     """Test accuracy (for regression: loss) whose time is measured."""
     stop_at_target: bool = False
     """Stop when the target is reached."""
+    engine: Literal["auto", "serial", "processes", "ray"] = "auto"
+    """Where devices train; auto: in this process, or in processes with --workers above 1."""
+    ray_address: str | None = None
+    """Of a Ray cluster that runs already, for engine = "ray"; unset: one on this machine."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -44,6 +50,11 @@ class RunSection(Section):
             raise ValueError("give epochs or sim_time_s (or both), else the run never ends")
         if self.stop_at_target and self.target is None:
             raise ValueError("stop_at_target needs a target")
+        if self.target is not None and self.learning == "none":
+            raise ValueError(
+                f'target = {self.target:g} cannot be reached with learning = "none"; '
+                "delete one of the two"
+            )
         return self
 
 
@@ -53,7 +64,7 @@ class RecordSection(Section):
     evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
     checkpoint_every_s: float = Field(60.0, gt=0)
-    """Wall-clock time between checkpoints."""
+    """Wall-clock time between checkpoints; more where writing one takes long."""
 
 
 class Scenario(Section):

@@ -1,7 +1,7 @@
 """Plain data to one file and back, without pickle: checkpoints that people may exchange.
 
-Knows None, bool, int, float, str, list, tuple, dict, tensors, arrays, and instances of
-dataclasses, NamedTuples and Sections, and Updates. Tensors are written once however often they are
+Knows None, bool, int, float, str, list, tuple, dict, tensors, arrays, instances of dataclasses,
+NamedTuples and Sections, Updates and DeviceStates. Tensors are written once however often they are
 referred to, and come back shared by reference. Anything else is a programmer's error.
 
 A file names classes, and only classes of modules that are loaded already are looked up:
@@ -11,19 +11,20 @@ reading a checkpoint imports nothing, and no constructor of a dataclass runs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from simulator.device_state import DeviceState
 from simulator.errors import UserError
 from simulator.events import Job, Result, Update
 from simulator.section import Section
@@ -37,10 +38,12 @@ def save_state(path: Path, value: object) -> None:
     text = json.dumps(encoder.encode(value), separators=(",", ":")).encode()
     arrays = {f"a{i}": a for i, a in enumerate(encoder.arrays)}
     arrays["json"] = np.frombuffer(text, dtype=np.uint8)
+    digest = _digest(sorted(arrays.items()))
     partial = path.with_name(path.name + ".partial")
-    save_file(arrays, partial, {"format": FORMAT, "sha256": _digest(arrays)})
-    with partial.open("rb") as written:
-        os.fsync(written.fileno())
+    with partial.open("wb") as file:
+        _write(file, arrays, {"format": FORMAT, "sha256": digest})
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(partial, path)
 
 
@@ -48,25 +51,47 @@ def load_state(path: Path, train: Callable[[Job], Update]) -> Any:
     """``train`` makes the updates anew that were not computed when they were saved."""
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata, names = file.metadata() or {}, sorted(file.keys())
+            digest = _digest((name, file.get_tensor(name)) for name in names)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path}: damaged ({error}); delete it to start afresh") from None
-    text = bytes(arrays.get("json", np.empty(0, np.uint8)))
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path}: format {metadata.get('format')!r}, this version reads {FORMAT!r}")
-    if _digest(arrays) != metadata.get("sha256"):
+    if digest != metadata.get("sha256"):
         raise UserError(f"{path}: damaged (checksum differs); delete it to start afresh")
-    return _Decoder(arrays, train).decode(json.loads(text))
+    with safe_open(path, framework="numpy") as file:
+        text = bytes(file.get_tensor("json"))
+        return _Decoder(file.get_tensor, train).decode(json.loads(text))
 
 
-def _digest(arrays: dict[str, np.ndarray]) -> str:
+def _write(file: IO[bytes], arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """As safetensors would, but one array after the other: they need not be in memory at once."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    ordered = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that all are aligned
+    end = 0
+    for name in ordered:
+        array, begin = arrays[name], end
+        end += array.nbytes
+        kind = f"{array.dtype.kind}{8 * array.itemsize}".upper()
+        header[name] = {
+            "dtype": {"B8": "BOOL"}.get(kind, kind),
+            "shape": array.shape,
+            "data_offsets": (begin, end),
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in ordered:
+        file.write(arrays[name].view(np.uint8).data)
+
+
+def _digest(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    for name, array in arrays:
+        digest.update(f"{name}{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -77,9 +102,10 @@ class _Encoder:
         self._keep: list[object] = []  # ids stay unique only while the objects live
 
     def encode(self, value: Any) -> Any:
+        kind: Any = type(value)
+        if kind in _SCALARS:
+            return value
         match value:
-            case None | bool() | int() | float() | str() if type(value) in _SCALARS:
-                return value
             case list():
                 return [self.encode(v) for v in value]
             case dict():
@@ -88,6 +114,9 @@ class _Encoder:
                 return {"$tensor": self._array(value)}
             case np.ndarray():
                 return {"$array": self._array(value)}
+            case DeviceState():
+                places = [[device, self._array(value.raw(device))] for device in value]
+                return {"$device_state": [value.most_bytes, places]}
             case Update():
                 result = tuple(value.result) if value.is_computed else None
                 return {"$update": [self.encode(value.job), self.encode(result)]}
@@ -97,8 +126,8 @@ class _Encoder:
                 fields = dict(zip(value._fields, value, strict=True))
             case tuple():
                 return {"$tuple": [self.encode(v) for v in value]}
-            case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-                fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+            case _ if hasattr(kind, "__dataclass_fields__"):
+                fields = {name: getattr(value, name) for name in _field_names(kind)}
             case _:
                 raise TypeError(f"cannot save {type(value).__qualname__}: {value!r:.80}")
         encoded = {name: self.encode(v) for name, v in fields.items()}
@@ -114,10 +143,11 @@ class _Encoder:
 
 
 class _Decoder:
-    def __init__(self, arrays: dict[str, np.ndarray], train: Callable[[Job], Update]) -> None:
-        self._arrays = arrays
+    def __init__(self, read: Callable[[str], np.ndarray], train: Callable[[Job], Update]) -> None:
+        self._read = read
         self._train = train
         self._tensors: dict[int, torch.Tensor] = {}
+        self._arrays: dict[int, np.ndarray] = {}
 
     def decode(self, value: Any) -> Any:
         match value:
@@ -129,10 +159,17 @@ class _Decoder:
                 return tuple(self.decode(v) for v in items)
             case {"$tensor": place}:
                 if place not in self._tensors:
-                    self._tensors[place] = torch.from_numpy(self._arrays[f"a{place}"].copy())
+                    self._tensors[place] = self._tensor(place)
                 return self._tensors[place]
             case {"$array": place}:
-                return self._arrays[f"a{place}"]
+                if place not in self._arrays:
+                    self._arrays[place] = self._read(f"a{place}")
+                return self._arrays[place]
+            case {"$device_state": [most_bytes, places]}:
+                state = DeviceState(most_bytes)
+                for device, place in places:
+                    state[device] = self._tensor(place)
+                return state
             case {"$update": [job, result]}:
                 update = self._train(self.decode(job))
                 if result is not None:
@@ -145,6 +182,9 @@ class _Decoder:
             case _:
                 return value
 
+    def _tensor(self, place: int) -> torch.Tensor:
+        return torch.from_numpy(self._read(f"a{place}").copy())
+
     def _build(self, kind: Any, fields: dict[str, Any]) -> Any:
         decoded = {name: self.decode(v) for name, v in fields.items()}
         if issubclass(kind, tuple):
@@ -155,7 +195,12 @@ class _Decoder:
         return instance
 
 
-_SCALARS = (type(None), bool, int, float, str)
+_SCALARS = frozenset((type(None), bool, int, float, str))
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _type_name(value: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from simulator.events import Job
 from simulator.section import Section
 
 
@@ -32,3 +33,15 @@ class TrainingSection(Section):
         if len(given) == 2:
             raise ValueError("give epochs or steps, not both")
         return content if given else {"epochs": 1} | content
+
+
+def work_of(job: Job, training: TrainingSection, size: int) -> tuple[int, int]:
+    """Local steps of a job on a device with ``size`` samples, and the samples that they read."""
+    batch = min(training.batch_size, size)
+    epochs = job.epochs or (None if job.steps else training.epochs)
+    if epochs:
+        return epochs * -(-size // batch), epochs * size
+    steps = job.steps or training.steps
+    assert steps is not None
+    whole, rest = divmod(steps, -(-size // batch))
+    return steps, whole * size + rest * batch

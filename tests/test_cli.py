@@ -101,6 +101,29 @@ def test_plot_and_compare(finished):
     assert "not reached" in good("compare", "a", "b", "--target", "0.999", cwd=finished)
 
 
+def test_a_run_without_learning_is_plotted_and_compared(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("MESHFL_DATA", str(tmp_path))
+    settings = ["run.learning=none", "run.target=0.5", "model.transfer_bytes=9000"]
+    settings = [word for setting in settings for word in ("--set", setting)]
+    bad("cannot be reached", "run", FEDAVG, *settings, "--out", "c", cwd=tmp_path)
+    scenario = Path(FEDAVG).read_text().replace("target = 0.9", 'learning = "none"')
+    scenario = scenario.replace('"mlp"', '"mlp"\ntransfer_bytes = 9000')
+    (finished / "none.toml").write_text(scenario.replace('"digits"', '"cinic10"'))
+    shown = good("run", "none.toml", *SHORT, "--out", "none", cwd=finished)
+    assert "bytes up" in shown
+    assert "loss" not in shown
+    names = {path.name for path in (finished / "none").iterdir()}
+    assert names == {
+        "scenario.toml", "events.log", "metrics.parquet", "transfers.parquet", "summary.json",
+        "bytes.png",
+    }  # fmt: skip
+    assert "accuracy" not in good("plot", "none", "-o", "alone", cwd=finished)
+    assert "accuracy.png" in good("plot", "none", "a", "-o", "beside", cwd=finished)
+    for order in (["none", "a"], ["a", "none"]):
+        assert "no learning" in good("compare", *order, "--target", "0.5", cwd=finished)
+    assert "100 to 100 samples each" in good("check", "none.toml", cwd=finished)
+
+
 def test_picture_of_the_partition(tmp_path):
     good("data", "partition", FEDAVG, "-o", "labels.png", cwd=tmp_path)
     assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")

@@ -104,7 +104,7 @@ class DataSection(Section):
     max_test_samples: PositiveInt | None = None
     """Evaluate on so many test samples, drawn at random; all of them when not set."""
     samples_per_device: PositiveInt | None = None
-    """Keep at most so many samples on a device, drawn at random."""
+    """Keep at most so many samples on a device, drawn at random (without learning: 100)."""
     partition: Partition = Iid()
 
     @field_validator("name")

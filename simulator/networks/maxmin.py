@@ -33,8 +33,11 @@ def max_min_few(caps: list[float], groups: list[Group]) -> list[float]:
                 continue
         if level < math.inf:
             fixed += 1
+            if members is None:
+                rates = [level if rate > level else rate for rate in rates]
+                continue
             rates = rates.copy()
-            for i in range(len(rates)) if members is None else members:
+            for i in members:
                 if rates[i] > level:
                     rates[i] = level
     return rates

@@ -24,6 +24,13 @@ Path = tuple[Time, int, tuple[int, ...]]
 """Latency, hops, and what is crossed; the least of several is the one to take."""
 
 
+class Tree(NamedTuple):
+    """Shortest paths from one node, as far as anybody has asked, and where to go on from."""
+
+    paths: dict[NodeId, Path]
+    queue: list[tuple[Path, NodeId]]
+
+
 class Routes:
     """Shortest paths by latency, then by hops; a device never forwards for others."""
 
@@ -42,7 +49,11 @@ class Routes:
                 paced = (*sending.get(a, ()), *receiving.get(b, ()))
                 self._hops[a, b] = latency, 1, (2 * k + way, *shared, *paced)
         self._forwards = [node.tier is not Tier.DEVICE for node in topology.nodes]
-        self._inner: dict[tuple[NodeId, NodeId], Path] = {}
+        inner = [n for n, forwards in enumerate(self._forwards) if forwards]
+        near = topology.neighbours
+        self._inner = {node: [n for n in near[node] if self._forwards[n]] for node in inner}
+        """Of the nodes that forward, the neighbours that do."""
+        self._trees: dict[NodeId, Tree] = {}
         self._found: dict[tuple[NodeId, NodeId], Route] = {}
 
     def _add_limits(self) -> dict[NodeId, tuple[int]]:
@@ -79,22 +90,21 @@ class Routes:
         if not self._forwards[src]:
             first = [n for n in self._topology.neighbours[src] if self._forwards[n]]
             return min(_join(self._hops[src, n], self._shortest(n, dst)) for n in first)
-        if (src, dst) not in self._inner:
-            self._inner[src, dst] = self._dijkstra(src, dst)
-        return self._inner[src, dst]
+        tree = self._trees.get(src)
+        if tree is None:
+            tree = self._trees[src] = Tree({}, [((0, 0, ()), src)])
+        while dst not in tree.paths:
+            self._grow(tree)
+        return tree.paths[dst]
 
-    def _dijkstra(self, src: NodeId, dst: NodeId) -> Path:
-        queue: list[tuple[Path, NodeId]] = [((0, 0, ()), src)]
-        done = set()
-        while True:
-            path, node = heappop(queue)
-            if node == dst:
-                return path
-            if node not in done:
-                done.add(node)
-                for end in self._topology.neighbours[node]:
-                    if self._forwards[end]:
-                        heappush(queue, (_join(path, self._hops[node, end]), end))
+    def _grow(self, tree: Tree) -> None:
+        """A step of Dijkstra's algorithm: the nearest node that is not in the tree joins it."""
+        path, node = heappop(tree.queue)
+        if node not in tree.paths:
+            tree.paths[node] = path
+            for end in self._inner[node]:
+                if end not in tree.paths:
+                    heappush(tree.queue, (_join(path, self._hops[node, end]), end))
 
 
 def _join(a: Path, b: Path) -> Path:

@@ -139,11 +139,12 @@ class Sharing:
 
     def start(self, now: Time, transfer: Transfer, left: float) -> None:
         limits = [self._limits[c] for c in transfer.route.crossed if c in self._limits]
-        pools = {next(iter(limit.users.values())).pool: None for limit in limits}
-        pools = pools or {Pool(now): None}
+        pools = list({next(iter(limit.users.values())).pool: None for limit in limits})
+        pools = pools or [Pool(now)]
         for pool in pools:
             self._touch(pool, now)
-        self._merge(list(pools)).add(transfer, left, 0.0)
+        pool = pools[0] if len(pools) == 1 else self._merge(pools)
+        pool.add(transfer, left, 0.0)
         self._enter(transfer)
 
     def next_end(self) -> Time | None:
@@ -166,6 +167,8 @@ class Sharing:
 
     def settle(self) -> None:
         """Share anew where transfers have started or ended."""
+        if not self._stale:
+            return
         for pool in self._stale:
             for part in split(pool) if pool.departed > len(pool.transfers) else [pool]:
                 part.share()
@@ -239,7 +242,8 @@ class Sharing:
     def _leave(self, transfer: Transfer) -> None:
         pool = transfer.pool
         pool.remove(transfer)
-        pool.departed += sum(index in pool.shared for index in transfer.route.crossed) > 1
+        held = [index for index in transfer.route.crossed if index in pool.shared]
+        pool.departed += len(held) > 1
         for index in transfer.route.crossed:
             limit = self._limits[index]
             limit.users.pop(transfer.flow, None)

@@ -51,12 +51,15 @@ class HandLearner:
     def work(self, job):
         return 1, 1
 
-    def train(self, job):
+    def train(self, job, due=0):
         self.jobs.append(job)
-        return Update(job, 1, 1, lambda: Result(self.trained(job), 0.0))
+        return Update(job, 1, 1, lambda _: Result(self.trained(job), 0.0))
 
     def trained(self, job):
         return job.start + STEP[job.node]
+
+    def expect(self, updates):
+        pass
 
     def evaluate(self, model):
         return Score(None, float(model[0]))

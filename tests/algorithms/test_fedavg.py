@@ -48,9 +48,12 @@ class HandLearner:
     def work(self, job):
         return 1, SAMPLES[job.node]
 
-    def train(self, job):
+    def train(self, job, due=0):
         self.jobs.append(job)
-        return Update(job, SAMPLES[job.node], 1, lambda: Result(job.start + STEP[job.node], 0.0))
+        return Update(job, SAMPLES[job.node], 1, lambda _: Result(job.start + STEP[job.node], 0.0))
+
+    def expect(self, updates):
+        pass
 
     def evaluate(self, model):
         return Score(None, float(model[0]))

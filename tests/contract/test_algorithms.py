@@ -2,6 +2,8 @@
 
 import pytest
 
+from simulator.errors import UserError
+
 CASES = {
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "fedavg-rounds": {"algorithm": {"name": "fedavg", "gateway_rounds": 2}},
@@ -24,7 +26,14 @@ CASES = {
         },
         "selection": {"name": "random", "fraction": 0.5},
     },
+    "fedasync": {"algorithm": {"name": "fedasync", "proximal": 0.01}},
+    "fedasync-turns": {
+        "algorithm": {"name": "fedasync", "concurrency": 3, "staleness": {"kind": "hinge"}},
+        "selection": {"name": "random", "fraction": 0.5},
+    },
 }
+UPDATES_PER_EPOCH = {"fedasync": 12}
+"""Where an epoch is one device's update, so many make a round of the others."""
 NETWORKS = {
     "flow": {"network": {"kind": "flow", "noise_sigma": 0.3}},
     "linear": {
@@ -55,22 +64,33 @@ UNRELIABLE = {
 TIMEOUTS = {
     "fedavg": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
     "async-hfl": {"algorithm": {"device_timeout_s": 60.0}},
+    "fedasync": {"algorithm": {"device_timeout_s": 60.0}},
 }
+TWO_TIERS = ("fedasync",)
+"""Devices and the cloud talk end to end, which the linear network does not know."""
+
+
+def epochs(case, count):
+    return {"run": {"epochs": count * UPDATES_PER_EPOCH.get(case["algorithm"]["name"], 1)}}
 
 
 @pytest.fixture(params=CASES)
 def case(request):
-    return CASES[request.param]
+    case = CASES[request.param]
+    return case | epochs(case, 3)
 
 
 @pytest.fixture(
     params=[pytest.param(n, marks=pytest.mark.ns3) if n == "ns3" else n for n in NETWORKS]
 )
-def network(request, tmp_path, monkeypatch):
+def network(request, case, tmp_path, monkeypatch):
+    if request.param == "linear" and case["algorithm"]["name"] in TWO_TIERS:
+        pytest.skip("refused, see test_two_tiers_are_refused_by_a_network_of_three")
     monkeypatch.chdir(tmp_path)
     rows = ["src,dst,delay_s"]
     rows += [f"g{g},cloud,{0.25 + g}" for g in range(2)]
     rows += [f"d{d},g{g},{1 + d + 0.5 * g}" for d in range(6) for g in range(2)]
+    rows += [f"d{d},cloud,{1.25 + d}" for d in range(6)]
     (tmp_path / "links.csv").write_text("\n".join(rows) + "\n")
     return NETWORKS[request.param]
 
@@ -104,17 +124,38 @@ def test_same_log_for_every_number_of_workers(scenario, run_in, case):
 
 
 def test_learns_on_real_data(scenario, run_in, case, network):
-    summary = run_in(scenario(case, network, {"run": {"epochs": 8}}))
+    summary = run_in(scenario(case, network, epochs(case, 8)))
     assert summary["stop_reason"] == "epochs"
     assert summary["final_accuracy"] > 0.85
 
 
 def test_survives_losses_and_dropouts(scenario, run_in, case):
     timeouts = TIMEOUTS[case["algorithm"]["name"]]
-    summary = run_in(scenario(case, UNRELIABLE, timeouts, {"run": {"epochs": 12}}))
+    summary = run_in(scenario(case, UNRELIABLE, timeouts, epochs(case, 12)))
     assert summary["stop_reason"] == "epochs"
     assert summary["lost_transfers"] > 0
     assert summary["final_accuracy"] > 0.6
+
+
+def test_runs_without_learning_and_without_data(scenario, run_in, case, tmp_path):
+    """The same transfers as with a model of that size, and nothing to score."""
+    absent = {"data": {"name": "cinic10"}}
+    none = {"run": {"learning": "none"}, "model": {"transfer_bytes": 2600}} | absent
+    learned = run_in(scenario(case), "learned")
+    summary = run_in(scenario(case, none), "none")
+    parts = run_in(scenario(case, none), "parts", after_events=summary["events"] // 2)
+    assert parts["event_log_sha256"] == summary["event_log_sha256"]
+    assert (summary["final_accuracy"], summary["best_loss"]) == (None, None)
+    for key in ("epochs", "events", "sim_time_s", "jobs_started", "bytes_up", "bytes_backhaul"):
+        assert summary[key] == learned[key]
+    assert not (tmp_path / "none" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", TWO_TIERS)
+def test_two_tiers_are_refused_by_a_network_of_three(scenario, run_in, name, tmp_path):
+    with pytest.raises(UserError, match=r"cannot carry 'cloud' to 'd0'.* use another network"):
+        run_in(scenario({"algorithm": {"name": name}}, NETWORKS["linear"]))
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_sent_is_what_is_recorded(scenario, run_in, case, tmp_path):

@@ -38,12 +38,15 @@ class Learner:
     def work(self, job):
         return 1, 1
 
-    def train(self, job):
-        def compute():
+    def train(self, job, due=0):
+        def compute(_):
             self.trained.append(job.tag)
             return Result(job.start, 0.5)
 
         return Update(job, 1, 1, compute)
+
+    def expect(self, updates):
+        pass
 
     def evaluate(self, model):
         self.evaluated += 1
@@ -191,6 +194,19 @@ def test_evaluation_by_epochs_and_once_per_model():
     sim = simulate(lambda sim: sim.after(1, "go"), react, max_epochs=5, evaluate_every_epochs=2)
     assert sim.recorder.rows == [(0, 0, 0), (2, 2, 2), (4, 4, 4), (5, 5, 5)]
     assert sim.learner.evaluated == 4
+
+
+def test_a_model_is_scored_once_however_often_it_is_looked_at():
+    model = torch.ones(1)
+
+    def react(sim, event):
+        sim.report(sim.progress.epoch + 1, model)
+        sim.after(1, "go")
+
+    goals = {"max_epochs": 3, "evaluate_every": SECOND // 2}
+    sim = simulate(lambda sim: sim.after(1, "go"), react, **goals)
+    assert len(sim.recorder.rows) == 1 + 3 + 5  # the first, by epochs, by the clock
+    assert sim.learner.evaluated == 2
 
 
 def test_evaluation_by_time_sees_the_model_of_that_time():

@@ -1,10 +1,16 @@
+import gc
+
 import numpy as np
 import pytest
 import torch
 
+from simulator.engines import build_engine
+from simulator.engines.serial import SerialEngine
+from simulator.errors import UserError
 from simulator.events import Job
-from simulator.learner import PoolLearner, SerialLearner, Task, batches, steps_of
+from simulator.learner import DeferredLearner
 from simulator.model_section import ModelSection
+from simulator.task import Task, batches, steps_of
 from simulator.training import TrainingSection
 
 
@@ -24,9 +30,13 @@ def make_task(training=None, x=((1.0,),), y=((0.0,),), parts=None, regression=Tr
     )
 
 
+def serial(task):
+    return DeferredLearner(task, SerialEngine(task))
+
+
 def local(training, **job):
     """Train from (w, b) = (1, 0) on the sample x = 1, y = 0: loss (w + b)^2, gradient 2(w + b)."""
-    learner = SerialLearner(make_task(training))
+    learner = serial(make_task(training))
     return learner.train(Job(node=5, start=torch.tensor([1.0, 0.0]), **job))
 
 
@@ -104,7 +114,7 @@ def test_batches_depend_on_the_count_of_the_job():
 def test_the_start_model_is_left_alone():
     start = torch.tensor([1.0, 0.0])
     task = make_task({"steps": 3})
-    update = SerialLearner(task).train(Job(node=5, start=start))
+    update = serial(task).train(Job(node=5, start=start))
     assert len(update.model) == 2
     assert start.tolist() == [1.0, 0.0]
     assert update.model.data_ptr() != start.data_ptr()
@@ -112,36 +122,148 @@ def test_the_start_model_is_left_alone():
 
 def test_evaluation_counts_right_answers():
     task = make_task(x=[[1.0], [1.0], [-1.0], [1.0]], y=[0, 0, 1, 1], regression=False)
-    learner = SerialLearner(task)
+    learner = serial(task)
     score = learner.evaluate(torch.tensor([10.0, -10.0, 0.0, 0.0]))  # x > 0 is class 0
     assert score.accuracy == 0.75
     assert score.loss == pytest.approx(20 / 4, rel=1e-4)
 
 
 def test_regression_has_a_loss_and_no_accuracy():
-    learner = SerialLearner(make_task(x=[[1.0], [2.0]], y=[[0.0], [0.0]]))
+    learner = serial(make_task(x=[[1.0], [2.0]], y=[[0.0], [0.0]]))
     assert learner.evaluate(torch.tensor([1.0, 0.0])) == (None, pytest.approx(2.5))
 
 
-def test_workers_give_the_same_bits():
+class Watched(SerialEngine):
+    """Tells which jobs were trained together."""
+
+    def __init__(self, task, at_once=3):
+        super().__init__(task)
+        self.jobs_at_once = at_once
+        self.chunks = []
+
+    def results(self, chunk):
+        self.chunks.append([job.node for job in chunk])
+        return super().results(chunk)
+
+
+def many(count=20, features=9):
+    """A task of devices with 20 samples each."""
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(60, 9)).astype("f"), rng.integers(0, 2, 60)
-    parts = {i: np.arange(20 * i, 20 * i + 20) for i in range(3)}
-    task = make_task({"steps": 7, "batch_size": 8}, x.tolist(), y.tolist(), parts, regression=False)
-    serial, pool = SerialLearner(task), PoolLearner(task, 2)
-    shift = torch.full((20,), 0.01)
+    x, y = rng.normal(size=(20 * count, features)).astype("f"), rng.integers(0, 2, 20 * count)
+    parts = {i: np.arange(20 * i, 20 * i + 20) for i in range(count)}
+    return make_task({"steps": 7, "batch_size": 8}, x.tolist(), y.tolist(), parts, regression=False)
+
+
+def watched(**options):
+    task = many()
+    engine = Watched(task, **options)
+    learner = DeferredLearner(task, engine)
+    start = learner.initial_model()
+    return learner, engine, lambda node, due=0: learner.train(Job(node=node, start=start), due)
+
+
+def test_nothing_is_trained_before_it_is_asked_for():
+    _, engine, train = watched()
+    updates = [train(node) for node in range(5)]
+    assert engine.chunks == []
+    assert updates[0].model is not None
+    assert len(engine.chunks) == 1
+
+
+def test_what_is_due_next_is_trained_along():
+    _, engine, train = watched()
+    due = {0: 50, 1: 40, 2: 10, 3: 30, 4: 20}
+    updates = {node: train(node, time) for node, time in due.items()}
+    assert updates[0].loss > 0
+    assert engine.chunks == [[0, 2, 4]]
+    assert [updates[node].is_computed for node in due] == [True, False, True, False, True]
+    assert updates[4].loss > 0
+    assert updates[1].loss > 0
+    assert engine.chunks == [[0, 2, 4], [1, 3]]
+
+
+def test_what_is_expected_comes_first():
+    learner, engine, train = watched()
+    updates = [train(node, due=node) for node in range(8)]
+    learner.expect([updates[7], updates[5], updates[6], updates[4]])
+    assert updates[7].loss > 0
+    assert updates[4].loss > 0
+    assert engine.chunks == [[7, 5, 6], [4, 0, 1]]
+
+
+def test_a_job_that_nobody_has_any_more_is_never_trained():
+    _, engine, train = watched()
+    updates = [train(node) for node in range(5)]
+    del updates[1:4]
+    gc.collect()
+    assert [update.loss > 0 for update in updates] == [True, True]
+    assert engine.chunks == [[0, 4]]
+
+
+def test_few_results_lie_about_unasked_for():
+    learner, _, train = watched()
+    learner._most_ahead = 5
+    updates = [train(node) for node in range(20)]
+    for update in reversed(updates):
+        assert update.loss > 0
+        assert sum(u.is_computed for u in updates[: update.node]) <= 5
+
+
+def test_results_that_were_saved_are_not_computed_again():
+    _, engine, train = watched()
+    updates = [train(node) for node in range(3)]
+    updates[1].take(updates[0].result)
+    engine.chunks.clear()
+    assert updates[1].loss == updates[0].loss
+    assert engine.chunks == []
+
+
+@pytest.mark.parametrize(("name", "workers"), [("processes", 1), ("processes", 3), ("ray", 2)])
+def test_engines_give_the_same_bits(name, workers):
+    task = many()
+    jobs = [
+        Job(node=node, start=torch.full((20,), 0.1 * (node % 4)), pull=0.1 * (node % 2),
+            shift=torch.full((20,), 0.01 * node) if node % 3 else None, steps=1 + node % 5)
+        for node in range(20)
+    ]  # fmt: skip
+    alone = [serial(task).train(job).result for job in jobs]
+    learner = DeferredLearner(task, build_engine(name, task, workers, None))
     try:
-        updates = [
-            [
-                learner.train(Job(node=i, start=learner.initial_model(), shift=shift, pull=0.1))
-                for i in range(3)
-            ]
-            for learner in (serial, pool)
-        ]
-        for a, b in reversed(list(zip(*updates, strict=True))):
-            assert torch.equal(a.model, b.model)
-            assert (a.node, a.num_samples, a.num_steps, a.loss) == (
-                b.node, b.num_samples, b.num_steps, b.loss,
-            )  # fmt: skip
+        for _ in range(3):
+            updates = [learner.train(job) for job in jobs]
+            del updates[17]  # nobody waits for it
+            for update in reversed(updates):
+                model, loss = alone[update.node]
+                assert torch.equal(update.model, model)
+                assert update.loss == loss
     finally:
-        pool.close()
+        learner.close()
+
+
+def test_models_from_workers_outlive_their_chunk():
+    """They lie in memory that is used again when nobody has any of a chunk's models."""
+    task = many()
+    learner = DeferredLearner(task, build_engine("processes", task, 2, None))
+    start = learner.initial_model()
+    try:
+        kept = {}
+        for turn in range(30):
+            updates = [learner.train(Job(node=n, start=start, count=turn)) for n in range(20)]
+            kept[turn] = updates[turn % 20].model[3:]  # a view
+            assert all(update.loss > 0 for update in updates)
+            del updates
+        for turn, part in kept.items():
+            again = serial(task).train(Job(node=turn % 20, start=start, count=turn))
+            assert torch.equal(part, again.model[3:])
+    finally:
+        learner.close()
+
+
+def test_a_serial_engine_has_no_workers():
+    with pytest.raises(UserError, match="engine = 'serial' trains in one process, not in 2"):
+        build_engine("serial", many(), 2, None)
+
+
+def test_a_cluster_that_is_not_there():
+    with pytest.raises(UserError, match="no Ray cluster answers"):
+        build_engine("ray", many(), 1, "127.0.0.1:1")

@@ -76,6 +76,8 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("model.name=mpl",), "unknown model 'mpl'; did you mean 'mlp'?"),
         (MINIMAL, ("algorithm.name=fedavgg",), "algorithm.name: "),
         (MINIMAL, ("run.stop_at_target=true",), "run: stop_at_target needs a target"),
+        (MINIMAL, ("run.learning=none", "run.target=0.9"), 'run: target = 0.9 cannot be reached with learning = "none"'),
+        (MINIMAL, ("run.learning=nothing",), "run.learning: 'nothing' should be 'sgd' or 'none'"),
         (MINIMAL.replace("epochs = 1", ""), (), "run: give epochs or sim_time_s"),
         (MINIMAL.replace('name = "mlp"', ""), (), "model.name: missing"),
         ("[run\n", (), "not a readable TOML file"),
@@ -143,4 +145,6 @@ def _toml(value):
 
 def test_show_is_plain_toml(tmp_path):
     parsed = tomllib.loads(load(tmp_path, MINIMAL).to_toml())
-    assert parsed["run"] == {"seed": 0, "epochs": 1, "stop_at_target": False}
+    assert parsed["run"] == {
+        "seed": 0, "epochs": 1, "learning": "sgd", "stop_at_target": False, "engine": "auto",
+    }  # fmt: skip

@@ -130,7 +130,7 @@ def test_an_update_comes_back_with_its_result_or_is_trained_anew(tmp_path):
     trained = []
 
     def train(job):
-        def compute():
+        def compute(_):
             trained.append(job.tag)
             return Result(job.start + 1, 0.5)
 

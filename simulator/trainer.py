@@ -1,0 +1,57 @@
+"""Local training in one process: stacked where a kernel knows the model, else a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from simulator.cohort import train_together
+from simulator.events import Job, Result
+from simulator.kernels import kernel_for
+from simulator.models import FlatModule
+from simulator.task import Task, batches, steps_of
+
+
+class Trainer:
+    """Every process computes with one thread: bits do not depend on the number of workers."""
+
+    def __init__(self, task: Task) -> None:
+        torch.set_num_threads(1)
+        self._task = task
+        self._net = task.build()
+        self._kernel = kernel_for(self._net.module, tuple(task.x_train.shape[1:]), task.regression)
+        self.num_parameters = len(self._net.values)
+        self.jobs_at_once = self._kernel.jobs_at_once if self._kernel else 1
+        """How many are fastest together."""
+
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
+        if self._kernel is not None:
+            return train_together(self._task, self._kernel, jobs)
+        return [train(self._task, self._net, job) for job in jobs]
+
+
+def train(task: Task, net: FlatModule, job: Job) -> Result:
+    """Plain local SGD along ``gradient + pull * (w - start) + shift``."""
+    training, num_steps = task.training, steps_of(task, job)[0]
+    rate = training.learning_rate if job.learning_rate is None else job.learning_rate
+    net.load(job.start)
+    w, step = net.values, net.gradients
+    velocity = torch.zeros_like(w) if training.momentum else None
+    total = torch.zeros(())
+    for batch in batches(task, job, num_steps):
+        net.zero_grad()
+        loss = task.loss(net(task.x_train[batch]), task.y_train[batch])
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+        with torch.no_grad():
+            if job.pull:
+                step.add_(w - job.start, alpha=job.pull)
+            if job.shift is not None:
+                step.add_(job.shift)
+            if training.clip_norm is not None:
+                step.mul_((training.clip_norm / (step.norm() + 1e-12)).clamp(max=1.0))
+            if velocity is not None:
+                velocity.mul_(training.momentum).add_(step)
+            w.sub_(step if velocity is None else velocity, alpha=rate)
+    return Result(w.clone(), float(total) / num_steps)
