@@ -133,9 +133,15 @@ class Cell:
             for load in self.loads.values():
                 load.left += load.rate * to_ns(self._constants.closing_s)
         else:
-            event.load.window *= self._constants.window_growth
-            event.load.grows_at = event.time + self._round_trip(event.load)
+            self._grow(event.load)
         self.share()
+
+    def _grow(self, load: Load) -> None:
+        round_trip = self._round_trip(load)
+        load.window *= self._constants.window_growth
+        load.grows_at = self.now + round_trip
+        if load.window / round_trip >= load.pace:
+            load.forget_window()  # the application is slower
 
     def age(self, now: Time) -> None:
         elapsed = now - self.now

@@ -117,7 +117,8 @@ class ProfileNetwork:
         link = next(leg.link for leg in legs if leg.channel == channel)
         if channel >= len(self._topology.nodes) and len(legs) > 1:
             link = link._replace(device=legs[0].link.device)  # a pace is a device's, not a wire's
-        load = Load(flow, link, work * factor, work / max(nbytes, 1), self._pace(legs))
+        work *= factor
+        load = Load(flow, link, work, work / max(nbytes, 1), self._pace(legs))
         self._latency[flow] = latency, lost
         begin = now + self._associate(legs)
         heappush(self._entering, (begin, flow, channel, load))
