@@ -103,6 +103,15 @@ class Event(NamedTuple):
     """Else a round trip has passed."""
 
 
+class _Queues(NamedTuple):
+    """In ns of lone transfers."""
+
+    down: float
+    up: dict[NodeId, float]
+    """By device that sends, as long as its queue can be."""
+    up_sum: float
+
+
 class Cell:
     """One channel: who is on the air, and how fast each goes."""
 
@@ -202,12 +211,13 @@ class Cell:
 
     def _bounds(self) -> dict[Load, float]:
         """The most channel time that each can use."""
+        queues = self._queues()
         paced = Counter(load.link[1:] for load in self.loads.values() if load.pace < math.inf)
         bounds = {}
         for load in self.loads.values():
             most = load.pace / max(1, paced[load.link[1:]])
             if load.window < math.inf:
-                most = min(most, load.window / self._round_trip(load))
+                most = min(most, load.window / self._round_trip(load, queues))
             bounds[load] = most * load.slope
         return bounds
 
@@ -224,17 +234,26 @@ class Cell:
         lost = c.downlink_cost * (1 - 1 / max(1.0, down)) + c.uplink_cost * (1 - 1 / max(1.0, up))
         return 1 / (1 + max(lost, -0.5))
 
-    def _round_trip(self, load: Load) -> Time:
-        c = self._constants
+    def _queues(self) -> _Queues:
+        """What those that would go faster if they could have still to send."""
         down, up = 0.0, dict[NodeId, float]()
-        for other in self.loads.values():
-            if other is not load and other.is_greedy:
-                device = other.link.device
-                if not other.link.up:
-                    down += other.left
-                elif device != load.link.device or not load.link.up:
-                    up[device] = up.get(device, 0.0) + other.left
-        # No queue is longer than what is left to send.
-        queues = min(down, SECOND * c.downlink_queue_s)
-        queues += sum(min(left, SECOND * c.uplink_queue_s) for left in up.values())
-        return max(1, to_ns(c.round_trip_s) + round(queues))
+        for load in self.loads.values():
+            if load.is_greedy and load.link.up:
+                device = load.link.device
+                up[device] = up.get(device, 0.0) + load.left
+            elif load.is_greedy:
+                down += load.left
+        longest = SECOND * self._constants.uplink_queue_s
+        up = {device: min(left, longest) for device, left in up.items()}
+        return _Queues(down, up, sum(up.values()))
+
+    def _round_trip(self, load: Load, queues: _Queues | None = None) -> Time:
+        """Longer by the queues of others; none is longer than what is left to send."""
+        c = self._constants
+        down, up, up_sum = queues or self._queues()
+        if load.link.up:
+            up_sum -= up.get(load.link.device, 0.0)
+        elif load.is_greedy:
+            down -= load.left
+        queued = min(down, SECOND * c.downlink_queue_s) + up_sum
+        return max(1, to_ns(c.round_trip_s) + round(queued))
