@@ -249,7 +249,7 @@ def _quantile(values: np.ndarray, share: float) -> float:
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:
-    return float(ks_2samp(a, b).statistic) if len(a) and len(b) else math.nan
+    return float(ks_2samp(a, b, method="asymp").statistic) if len(a) and len(b) else math.nan
 
 
 def _transfers_per_cpu_s(runs: list[Played]) -> float:

@@ -43,6 +43,8 @@ namespace
 constexpr double kSpeedOfLight = 299'792'458;
 constexpr int64_t kLossStream = 1000, kWifiStream = 5000, kStackStream = 2'000'000,
                   kProbeStream = 4'000'000;
+// An answer to what was received last may be due: ns-3 asserts that it can be sent.
+const Time kBeforeTuning = MilliSeconds(1);
 const Time kDozeAfter = MilliSeconds(100);
 // The access point takes frames for a station once its answer has been acknowledged.
 const Time kAcknowledged = MilliSeconds(1);
@@ -489,21 +491,59 @@ Scene::Associate(int device, int gateway)
     }
     Unroute(device);
     m_gatewayOf.at(device) = gateway;
-    auto wifi = m_wifi.at(device);
-    bool asleep = wifi->GetPhy()->IsStateSleep();
-    if (asleep) // a sleeping radio ignores a change of channel
-    {
-        wifi->GetPhy()->ResumeFromSleep();
-    }
-    wifi->GetMac()->SetSsid(Ssid("gw" + std::to_string(gateway)));
-    wifi->GetPhy()->SetAttribute("ChannelSettings", StringValue(Channel(gateway)));
     RouteTo(device);
     auto& station = m_stations.at(device);
+    station.tuning.Cancel();
+    if (m_wifi.at(device)->GetPhy()->IsStateSleep())
+    {
+        Tune(device);
+    }
+    else
+    {
+        station.tuning = Simulator::Schedule(kBeforeTuning, &Scene::Tune, this, device);
+    }
     if (station.users == 0)
     {
         station.doze.Cancel();
         station.doze = Simulator::Schedule(kDozeAfter, &Scene::MaybeSleep, this, device);
     }
+}
+
+// To the channel and the network of its gateway.
+void
+Scene::Tune(int device)
+{
+    auto wifi = m_wifi.at(device);
+    int gateway = m_gatewayOf.at(device);
+    if (wifi->GetPhy()->IsStateTx())
+    {
+        m_stations.at(device).tuning =
+            Simulator::Schedule(kBeforeTuning, &Scene::Tune, this, device);
+        return;
+    }
+    if (wifi->GetPhy()->IsStateSleep()) // it would ignore a change of channel
+    {
+        wifi->GetPhy()->ResumeFromSleep();
+    }
+    wifi->GetMac()->SetSsid(Ssid("gw" + std::to_string(gateway)));
+    wifi->GetPhy()->SetAttribute("ChannelSettings", StringValue(Channel(gateway)));
+    if (!m_stations.at(device).waiting.empty())
+    {
+        WantAssociation(device);
+    }
+}
+
+void
+Scene::WantAssociation(int device)
+{
+    if (IsAssociated(device))
+    {
+        Ready(device);
+        return;
+    }
+    AllowForDistance(device);
+    AllowForDistance(m_gatewayOf.at(device));
+    m_stations.at(device).association->Want(true);
 }
 
 bool
@@ -531,14 +571,10 @@ Scene::Use(int node, std::function<void()> whenReady)
         phy->ResumeFromSleep();
     }
     station.waiting.push_back(whenReady);
-    if (IsAssociated(node))
+    if (!station.tuning.IsPending())
     {
-        Ready(node);
-        return;
+        WantAssociation(node);
     }
-    AllowForDistance(node);
-    AllowForDistance(m_gatewayOf.at(node));
-    station.association->Want(true);
 }
 
 void

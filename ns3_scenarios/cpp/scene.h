@@ -44,6 +44,7 @@ class Scene
         ns3::Ptr<OnDemandAssociation> association;
         std::vector<std::function<void()>> waiting;
         ns3::EventId doze;
+        ns3::EventId tuning;
     };
 
     bool IsDevice(int node) const { return m_specs.at(node).tier == 2; }
@@ -53,6 +54,8 @@ class Scene
                                          const ns3::WifiHelper& wifi,
                                          ns3::YansWifiPhyHelper& phy) const;
     void AssociateOnDemand(int device);
+    void Tune(int device);
+    void WantAssociation(int device);
     void InstallStack();
     void InstallBackhaul(const BackhaulSpec& spec, uint32_t number);
     uint32_t AddInterface(int node, ns3::Ptr<ns3::NetDevice> device, ns3::Ipv4Address address);

@@ -177,6 +177,24 @@ def test_a_device_changes_its_gateway_between_transfers(ns3):
     assert transfer(process, (D0, CLOUD), at_s=400)[0][1] == ARRIVED
 
 
+@pytest.mark.parametrize("standard", ["b", "n"])
+def test_a_device_may_change_gateway_while_an_acknowledgement_is_due(ns3, standard):
+    """At the very instant at which its last transfer has ended, again and again."""
+    radio = {"b": {"standard": "b", "bandGhz": 2.4, "channels": (1, 6)}, "n": {}}[standard]
+    process = ns3(*scene((200, 210, 220, 230, 240), **radio))
+    now, gateway = 0, G0
+    for turn in range(12):
+        for i in range(5):
+            pair = (D0 + i, gateway) if (turn + i) % 2 else (gateway, D0 + i)
+            process.tell("start", 5 * turn + i, now, *pair, 20_000, 60 * SECOND)
+        for _ in range(5):
+            _, now, status, _ = process.ask("advance", now + 100 * SECOND)
+            assert status == ARRIVED
+        gateway = G0 + G1 - gateway
+        for i in range(5):
+            process.tell("associate", D0 + i, gateway)
+
+
 def test_same_seed_same_nanoseconds_in_two_processes_and_after_a_rebuild(ns3):
     def play(process, again=False):
         if again:
