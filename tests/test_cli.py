@@ -20,7 +20,7 @@ MESHFL = str(Path(sys.executable).parent / "meshfl")
 FEDAVG = str(ROOT / "scripts/scenarios/fedavg-tree-30.toml")
 SHORT = ["--set", "run.epochs=3", "--set", "training.epochs=1"]
 LONG = [
-    *("--set", "run.epochs=30", "--set", "training.epochs=1"),
+    *("--set", "run.epochs=150", "--set", "training.epochs=1"),
     *("--set", "algorithm.gateway_rounds=1", "--set", "record.checkpoint_every_s=0.1"),
 ]
 
