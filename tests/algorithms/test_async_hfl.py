@@ -9,6 +9,7 @@
 
 import pytest
 import torch
+from by_hand import HandNetwork, ListRecorder
 from pydantic import ValidationError
 
 from algorithms.async_hfl import AsyncHFL, AsyncHFLSection
@@ -16,7 +17,6 @@ from selection.selectors import SelectAll, SelectAllSection
 from simulator.events import Result, Update
 from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
-from simulator.networks.table import TableNetwork
 from simulator.parts import Goals, Score, World
 from topologies import Link, Node, Tier, Topology
 
@@ -81,41 +81,6 @@ class Compute:
     def duration(self, node, count, steps, samples):
         seconds = self.first.get(node, TRAINING_S[node]) if count == 0 else TRAINING_S[node]
         return None if seconds is None else seconds * SECOND
-
-
-class ListRecorder:
-    def __init__(self):
-        self.rows, self.transfers = [], []
-
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
-        self.transfers.append((end // SECOND, status, src, dst))
-
-    def trained(self, time, update):
-        pass
-
-    def alarm(self, time, tag):
-        pass
-
-    def row(self, time, row):
-        self.rows.append({"time_s": time / SECOND} | row)
-
-
-class HandNetwork(TableNetwork):
-    """Loses the flows with the given numbers; ``slow`` ones take so many seconds."""
-
-    lose: tuple
-    slow: dict
-
-    def send(self, now, src, dst, nbytes):
-        usual = self._delays[src, dst]
-        self._delays[src, dst] = self.slow.get(self._sent, usual // SECOND) * SECOND
-        flow = super().send(now, src, dst, nbytes)
-        self._delays[src, dst] = usual
-        return flow
-
-    def advance(self, limit):
-        done = super().advance(limit)
-        return done and (done._replace(lost="gone") if done.flow in self.lose else done)
 
 
 def simulate(epochs=1, who=PAIR, lose=(), slow=(), first=(), until_s=1000, learner=None, **params):

@@ -9,6 +9,7 @@
 
 import pytest
 import torch
+from by_hand import ListRecorder
 
 from algorithms.fedavg import FedAvg, FedAvgSection
 from selection.selectors import SelectAll, SelectAllSection
@@ -59,21 +60,9 @@ class HandLearner:
         return Score(None, float(model[0]))
 
 
-class ListRecorder:
-    def __init__(self):
-        self.rows, self.transfers = [], []
-
+class KindRecorder(ListRecorder):
     def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
         self.transfers.append((end // SECOND, status, src, dst, kind))
-
-    def trained(self, time, update):
-        pass
-
-    def alarm(self, time, tag):
-        pass
-
-    def row(self, time, row):
-        self.rows.append({"time_s": time / SECOND} | row)
 
 
 class LosesSome(TableNetwork):
@@ -102,7 +91,7 @@ def simulate(epochs=1, lose=(), compute=None, learner=None, **params):
         goals=Goals(max_epochs=epochs),
         seed=0,
     )
-    sim = Simulation(world, ListRecorder())
+    sim = Simulation(world, KindRecorder())
     sim.start()
     sim.run(lambda: 0.0)
     return sim
