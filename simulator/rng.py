@@ -19,6 +19,7 @@ class Stream(IntEnum):
     SELECTION = 6
     ASSOCIATION = 7
     TOPOLOGY = 8
+    SKETCH = 9
 
 
 def generator(seed: int, stream: Stream, node: int = 0, count: int = 0) -> np.random.Generator:

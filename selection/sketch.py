@@ -1,0 +1,203 @@
+"""Sketches: short vectors whose dot products stand for those of gradients (Async-HFL, §5.4).
+
+Learning utility (9) is made of dot products of gradients, so every sketch here is linear, and none
+subtracts a mean: centred sketches would have the dot products of centred gradients. Nobody needs
+the mean, and it is not among what is sent.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from simulator.rng import Stream, generator
+from simulator.section import Section
+
+_FLOAT_BYTES = 4
+_SEED_BYTES = 8
+_COLUMNS = 8192
+"""Gradients are read in slices of so many values: no copy of all of them is ever made."""
+
+
+class Sketch(Protocol):
+    """State is plain data in dataclass fields, saved with the algorithm that holds it."""
+
+    is_fitted_to_gradients: ClassVar[bool]
+    """It needs warm-up gradients of the devices."""
+
+    @property
+    def sketch_bytes(self) -> int:
+        """What a device sends with each update."""
+
+    @property
+    def parameter_bytes(self) -> int:
+        """What must be sent once to whoever is to make sketches."""
+
+    def sketch(self, gradient: torch.Tensor) -> np.ndarray: ...
+
+
+class PcaSection(Section):
+    kind: Literal["pca"] = "pca"
+    components: int = Field(30, ge=1)
+    """Length of a sketch, at most the number of linearly independent warm-up gradients."""
+    centred: bool = False
+    """Fit to the gradients' deviations from their mean, as PCA proper does. Without, the dot
+    products of the warm-up gradients are approximated as well as so few components can."""
+
+
+@dataclass(frozen=True)
+class PcaSketch:
+    """Coordinates along the principal components of the warm-up gradients.
+
+    Uncentred components are the right singular vectors of the matrix of gradients: no other
+    sketches of that length come nearer to its Gram matrix. Centred components differ only in the
+    span; the sketch is the same projection, with the mean's added back.
+    """
+
+    is_fitted_to_gradients: ClassVar[bool] = True
+    components: torch.Tensor
+
+    @classmethod
+    def fit(
+        cls, params: PcaSection, *, length: int, seed: int, gradients: Sequence[torch.Tensor]
+    ) -> Self:
+        """From the N x N Gram matrix: its eigenvectors times the gradients, scaled to length 1."""
+        count = len(gradients)
+        gram = np.zeros((count, count))
+        for _, part in _slices(gradients, length):
+            gram += (part @ part.T).numpy()
+        if params.centred:
+            from_mean = np.eye(count) - 1 / count
+            gram = from_mean @ gram @ from_mean
+        values, vectors = np.linalg.eigh(gram)
+        rank = int((values > values[-1:] * count * np.finfo(np.float32).eps).sum())
+        best = np.arange(count)[::-1][: min(params.components, rank)]
+        weights = torch.from_numpy((vectors[:, best] / np.sqrt(values[best])).T).float()
+        components = torch.empty(len(best), length)
+        for columns, part in _slices(gradients, length):
+            torch.matmul(weights, part, out=components[:, columns])
+        return cls(_same_signs(components))
+
+    @property
+    def sketch_bytes(self) -> int:
+        return _FLOAT_BYTES * len(self.components)
+
+    @property
+    def parameter_bytes(self) -> int:
+        return _FLOAT_BYTES * self.components.numel()
+
+    def sketch(self, gradient: torch.Tensor) -> np.ndarray:
+        return (self.components @ gradient).numpy()
+
+
+def _slices(gradients: Sequence[torch.Tensor], length: int) -> Iterator[tuple[slice, torch.Tensor]]:
+    for start in range(0, length, _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        yield columns, torch.stack([g[columns] for g in gradients])
+
+
+def _same_signs(components: torch.Tensor) -> torch.Tensor:
+    """The largest value of each is positive: an eigenvector has no sign of its own."""
+    if len(components):
+        at = components.abs().argmax(dim=1, keepdim=True)
+        components *= components.gather(1, at).sign()
+    return components
+
+
+class RandomProjectionSection(Section):
+    kind: Literal["random-projection"]
+    components: int = Field(30, ge=1)
+    """Length of a sketch."""
+
+
+@dataclass(frozen=True)
+class RandomProjectionSketch:
+    """Products with independent normal vectors; dot products are right in the mean.
+
+    All that anybody needs is the seed: the matrix is made from it, once in a process.
+    """
+
+    is_fitted_to_gradients: ClassVar[bool] = False
+    components: int
+    length: int
+    seed: int
+
+    @classmethod
+    def fit(
+        cls,
+        params: RandomProjectionSection,
+        *,
+        length: int,
+        seed: int,
+        gradients: Sequence[torch.Tensor] = (),
+    ) -> Self:
+        return cls(params.components, length, seed)
+
+    @property
+    def sketch_bytes(self) -> int:
+        return _FLOAT_BYTES * self.components
+
+    @property
+    def parameter_bytes(self) -> int:
+        return _SEED_BYTES
+
+    def sketch(self, gradient: torch.Tensor) -> np.ndarray:
+        return (_normal_matrix(self.components, self.length, self.seed) @ gradient).numpy()
+
+
+@functools.lru_cache(maxsize=1)
+def _normal_matrix(components: int, length: int, seed: int) -> torch.Tensor:
+    rng = generator(seed, Stream.SKETCH)
+    matrix = rng.standard_normal((components, length), np.float32)
+    return torch.from_numpy(matrix).div_(components**0.5)
+
+
+class FullSection(Section):
+    kind: Literal["full"]
+
+
+@dataclass(frozen=True)
+class FullSketch:
+    """The gradient itself: what the others are compared with."""
+
+    is_fitted_to_gradients: ClassVar[bool] = False
+    length: int
+
+    @classmethod
+    def fit(
+        cls,
+        params: FullSection,
+        *,
+        length: int,
+        seed: int,
+        gradients: Sequence[torch.Tensor] = (),
+    ) -> Self:
+        return cls(length)
+
+    @property
+    def sketch_bytes(self) -> int:
+        return _FLOAT_BYTES * self.length
+
+    @property
+    def parameter_bytes(self) -> int:
+        return 0
+
+    def sketch(self, gradient: torch.Tensor) -> np.ndarray:
+        return gradient.numpy()
+
+
+SKETCHES: dict[str, Any] = {
+    "pca": PcaSketch,
+    "random-projection": RandomProjectionSketch,
+    "full": FullSketch,
+}
+
+SketchSection = Annotated[
+    PcaSection | RandomProjectionSection | FullSection, Field(discriminator="kind")
+]
