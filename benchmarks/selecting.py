@@ -106,7 +106,7 @@ def pca_figure() -> Figure:
     gradients = torch.randn(184, PARAMETERS, generator=torch.Generator().manual_seed(0))
 
     def work(_: int) -> None:
-        PcaSketch.fit(PcaSection(), length=PARAMETERS, seed=0, gradients=gradients)
+        PcaSketch.fit(PcaSection(), length=PARAMETERS, seed=0, gradients=list(gradients))
 
     return f"PCA of 184 gradients of {PARAMETERS:,}", median_s(work, 1), 5.0, ""
 
