@@ -8,15 +8,20 @@ from pydantic import Field
 
 from algorithms.async_hfl import AsyncHFL, AsyncHFLSection
 from algorithms.fedasync import FedAsync, FedAsyncSection
-from algorithms.fedavg import FedAvg, FedAvgSection
+from algorithms.fedavg import FedAvgSection, fedavg
+from algorithms.rfl_ha import RflHaSection, rfl_ha
+from algorithms.semi_async import SemiAsyncSection, semi_async
 
 ALGORITHMS: dict[str, Any] = {
-    "fedavg": FedAvg,
+    "fedavg": fedavg,
     "async-hfl": AsyncHFL,
     "fedasync": FedAsync,
+    "rfl-ha": rfl_ha,
+    "semi-async": semi_async,
 }
 
 AlgorithmSection = Annotated[
-    FedAvgSection | AsyncHFLSection | FedAsyncSection, Field(discriminator="name")
+    FedAvgSection | AsyncHFLSection | FedAsyncSection | RflHaSection | SemiAsyncSection,
+    Field(discriminator="name"),
 ]
 """The [algorithm] table: the union of all, told apart by ``name``."""

@@ -1,13 +1,15 @@
-"""Async-HFL: asynchronous at both tiers, staleness-aware; the core, without its management.
+"""Async-HFL: asynchronous at both tiers, staleness-aware.
 
 Yu et al., *Async-HFL: Efficient and Robust Asynchronous Federated Learning in Hierarchical IoT
 Networks*, IoTDI 2023, Algorithm 1; staleness functions: Xie et al., *Asynchronous Federated
 Optimization*, 2019. Lines are counted over the whole listing, 1 to 27.
 
 Devices never wait for each other, nor gateways. A gateway mixes each update into its model when
-it arrives, and asks its selector at once which idle devices train next; after Z updates it sends
-its model up. The cloud mixes that in and sends its new model to all gateways, or only back to
-the uploader. What the listing leaves open, and what we do:
+it arrives, and asks at once which idle devices train next (Section 5.4, Eq. (10), is
+``[selection] name = "utility-ilp"``); after Z updates it sends its model up. The cloud mixes that
+in and sends its new model to all gateways, or only back to the uploader; every so many epochs it
+moves devices between gateways (Eq. (11) is ``[association] name = "utility-ilp"``). What the
+listing leaves open, and what we do:
 
 - A cloud model that comes in the middle of Z updates is kept, and taken when the gateway has
   uploaded; one that comes after an upload and before the next device's update, at once. With
@@ -15,8 +17,12 @@ the uploader. What the listing leaves open, and what we do:
   it began again, as printed, a gateway slower than the cloud would never upload.
 - z counts on across uploads, else z - zeta would be negative for a device that trained meanwhile.
 - As printed, h and z are the numbers of the epoch that the mixing makes: the freshest possible
-  update has staleness 1, not 0.
-- Line 19 sends to all devices; only those that are idle are asked, a busy one is left to finish.
+  update has staleness 1, not 0; ``fresh_staleness = 0`` counts it as not stale.
+- Line 19 sends to all devices; only those that are idle are asked, a busy one is left to finish,
+  also when its gateway takes a newer cloud model. ``in_flight = "drop"`` gives busy devices up
+  then, as the authors' program does.
+- A device that is to move goes when it is idle: a busy one first comes back to the gateway that
+  asked it.
 
 A device whose transfer is lost, or that is later than its timeout, is idle again, and what it may
 send later is ignored. Nothing else is sent again but a gateway's first model: a gateway whose
@@ -30,10 +36,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
+from algorithms.migration import Decision, Migration, Move
 from algorithms.rules import mix
 from algorithms.staleness import PolynomialStaleness, Staleness
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
-from simulator.kernel import Selector, Simulation
+from simulator.kernel import Simulation
 from simulator.section import LONGEST_S, Section
 from simulator.units import NodeId
 
@@ -52,13 +59,17 @@ class AsyncHFLSection(Section):
     proximal: float = Field(0.0, ge=0)
     """rho: pull of local training towards the downloaded model."""
     concurrency: int | None = Field(None, ge=1)
-    """The most devices of a gateway under way at once; unset: all that the selector asks for."""
+    """The most devices of a gateway under way at once; unset: all whom the selection asks for."""
     device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """A device that has not answered after this time is given up; unset: it is waited for."""
     cloud_sends_to: Literal["all", "uploader"] = "all"
     """Who gets a new cloud model: all gateways, as printed, or only the one that uploaded."""
     cloud_model: Literal["after-upload", "at-once"] = "after-upload"
     """When a gateway takes a newer cloud model that comes in the middle of its Z updates."""
+    in_flight: Literal["keep", "drop"] = "keep"
+    """Whether a gateway still wants its busy devices' updates when it takes a newer cloud model."""
+    fresh_staleness: Literal[0, 1] = 1
+    """The staleness of an update whose start nothing has been mixed into since."""
     staleness: Staleness = PolynomialStaleness()
     """s: how the weight of an update falls with the epochs since its start was downloaded."""
 
@@ -127,13 +138,13 @@ class Gateway:
 @dataclass
 class AsyncHFL:
     params: AsyncHFLSection
-    selector: Selector
     model: torch.Tensor | None = None
     epoch: int = 0
     """h."""
     gateways: dict[NodeId, Gateway] = field(default_factory=dict)
     started: dict[NodeId, Order] = field(default_factory=dict)
     """By device: the newest order that has reached it."""
+    migration: Migration = field(default_factory=Migration)
 
     def start(self, sim: Simulation) -> None:
         self.model = sim.model
@@ -146,9 +157,11 @@ class AsyncHFL:
             case Arrived(dst=device, message=GatewayModel(order=order, model=start)):
                 self._train(sim, device, order, start)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
-                sim.send(device, order.gateway, DeviceUpdate(order, update))  # Alg. 1 l.27
+                extra = sim.manager.report_bytes(sim, device)
+                answer = DeviceUpdate(order, update)
+                sim.send(device, order.gateway, answer, extra_bytes=extra)  # Alg. 1 l.27
             case Arrived(src=device, message=DeviceUpdate(order=order, update=update)):
-                if self._is_idle_again(device, order):
+                if self._is_idle_again(sim, device, order, update):
                     self._mix_at_gateway(sim, order, update)
             case Arrived(src=gateway, message=GatewayUpdate() as message):
                 self._mix_at_cloud(sim, gateway, message)
@@ -159,15 +172,22 @@ class AsyncHFL:
                 | Lost(src=device, message=DeviceUpdate(order=order))
                 | Alarm(tag=Deadline(device=device, order=order))
             ):
-                if self._is_idle_again(device, order):
+                if self._is_idle_again(sim, device, order, None):
                     self._ask_devices(sim, order.gateway)
+            case Arrived(dst=gateway, message=Decision() as decision):
+                self._send_away(sim, gateway, decision)
+            case (
+                Arrived(dst=device, message=Move(gateway=gateway))
+                | Lost(src=gateway, dst=device, message=Move())
+            ):
+                self._join(sim, gateway, device)
 
     # The cloud
 
     def _mix_at_cloud(self, sim: Simulation, gateway: NodeId, message: GatewayUpdate) -> None:
         assert self.model is not None
+        staleness = self.epoch - message.epoch + self.params.fresh_staleness
         self.epoch += 1
-        staleness = self.epoch - message.epoch
         weight = self.params.alpha * self.params.staleness.weight(staleness)  # Eq. (5a)
         self.model = mix(self.model, message.model, weight)  # Eq. (5b), Alg. 1 l.7
         sim.record(
@@ -176,7 +196,11 @@ class AsyncHFL:
         )  # fmt: skip
         sim.report(self.epoch, self.model)
         to_all = self.params.cloud_sends_to == "all"
-        self._send_cloud_model(sim, _members(sim) if to_all else [gateway])  # Alg. 1 l.8
+        moves = sim.manager.reassociate(sim, self.epoch)
+        receivers = _members(sim) if to_all else [gateway]
+        receivers += sorted(set(moves.values()) - set(receivers) - set(self.gateways))
+        self._send_cloud_model(sim, receivers)  # Alg. 1 l.8
+        self.migration.decide(sim, moves)
 
     def _send_cloud_model(self, sim: Simulation, gateways: list[NodeId]) -> None:
         assert self.model is not None
@@ -200,14 +224,14 @@ class AsyncHFL:
             state.newest = message
             if state.mixed and self.params.cloud_model == "after-upload":
                 return
-            _take_newest(state)
+            self._take_newest(sim, state)
         self._ask_devices(sim, gateway)  # Alg. 1 l.13
 
     def _mix_at_gateway(self, sim: Simulation, order: Order, update: Update) -> None:
         gateway, state = order.gateway, self.gateways[order.gateway]
+        staleness = state.epoch - order.epoch + self.params.fresh_staleness
         state.epoch += 1
         state.mixed += 1
-        staleness = state.epoch - order.epoch
         weight = self.params.beta * self.params.staleness.weight(staleness)
         state.model = mix(state.model, update.model, weight)  # Alg. 1 l.18
         sim.record(
@@ -216,9 +240,10 @@ class AsyncHFL:
         )  # fmt: skip
         if state.mixed == self.params.updates_per_upload:
             answer = GatewayUpdate(state.cloud_epoch, state.model)
-            sim.send(gateway, sim.topology.cloud, answer)  # Alg. 1 l.20
+            extra = sim.manager.upload_bytes(sim, gateway)
+            sim.send(gateway, sim.topology.cloud, answer, extra_bytes=extra)  # Alg. 1 l.20
             state.mixed = 0
-            _take_newest(state)
+            self._take_newest(sim, state)
         self._ask_devices(sim, gateway)  # Alg. 1 l.19
 
     def _ask_devices(self, sim: Simulation, gateway: NodeId) -> None:
@@ -227,24 +252,49 @@ class AsyncHFL:
         free = len(state.idle) if limit is None else limit - len(state.under_way)
         if not state.idle or free <= 0:
             return
-        selected = frozenset(self.selector.select(sim, gateway, list(state.idle)))
-        for device in [d for d in state.idle if d in selected][:free]:
+        for device in sim.manager.select(sim, gateway, list(state.idle))[:free]:
             state.orders += 1
             order = Order(gateway, state.orders, state.epoch)
             state.idle.remove(device)
             state.under_way[device] = order
+            sim.manager.begin(sim, gateway, device)
             sim.send(gateway, device, GatewayModel(order, state.model))
             if params.device_timeout_s is not None:
                 sim.after(params.device_timeout_s, Deadline(device, order))
 
-    def _is_idle_again(self, device: NodeId, order: Order) -> bool:
+    def _take_newest(self, sim: Simulation, state: Gateway) -> None:
+        if state.newest is None:
+            return
+        state.cloud_epoch, state.model = state.newest  # Alg. 1 l.12
+        state.newest = None
+        if self.params.in_flight == "drop":
+            for device, order in list(state.under_way.items()):
+                self._is_idle_again(sim, device, order, None)
+
+    def _is_idle_again(
+        self, sim: Simulation, device: NodeId, order: Order, update: Update | None
+    ) -> bool:
         """False for an order that was given up before, or answered."""
         state = self.gateways[order.gateway]
         if state.under_way.get(device) != order:
             return False
         del state.under_way[device]
-        state.idle.append(device)
+        sim.manager.end(sim, order.gateway, device, update)
+        if not self.migration.leaves(sim, order.gateway, device):
+            state.idle.append(device)
         return True
+
+    def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
+        self.migration.learn(decision)
+        idle = self.gateways[gateway].idle
+        idle[:] = [device for device in idle if not self.migration.leaves(sim, gateway, device)]
+
+    def _join(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
+        """At its new gateway; at its old one again, if it was never told."""
+        sim.association[device] = gateway
+        if gateway in self.gateways:  # else it has no model yet, and asks when it has
+            self.gateways[gateway].idle.append(device)
+            self._ask_devices(sim, gateway)
 
     # A device
 
@@ -259,9 +309,3 @@ class AsyncHFL:
 
 def _members(sim: Simulation) -> list[NodeId]:
     return [gateway for gateway in sim.topology.gateways if sim.devices_of(gateway)]
-
-
-def _take_newest(state: Gateway) -> None:
-    if state.newest is not None:
-        state.cloud_epoch, state.model = state.newest  # Alg. 1 l.12
-        state.newest = None

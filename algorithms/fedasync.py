@@ -33,7 +33,7 @@ from pydantic import Field
 from algorithms.rules import mix
 from algorithms.staleness import PolynomialStaleness, Staleness
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
-from simulator.kernel import Selector, Simulation
+from simulator.kernel import Simulation
 from simulator.rng import Stream
 from simulator.section import LONGEST_S, Section
 from simulator.units import NodeId
@@ -90,7 +90,6 @@ class Deadline(NamedTuple):
 @dataclass
 class FedAsync:
     params: FedAsyncSection
-    selector: Selector
     model: torch.Tensor | None = None
     epoch: int = 0
     """t."""
@@ -113,9 +112,10 @@ class FedAsync:
             case Arrived(dst=device, message=CloudModel(order=order, model=start)):
                 self._train(sim, device, order, start)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
-                sim.send(device, sim.topology.cloud, DeviceUpdate(order, update))
+                extra = sim.manager.report_bytes(sim, device)
+                sim.send(device, sim.topology.cloud, DeviceUpdate(order, update), extra_bytes=extra)
             case Arrived(src=device, message=DeviceUpdate(order=order, update=update)):
-                if self._is_idle_again(device, order):
+                if self._is_idle_again(sim, device, order, update):
                     self._mix(sim, device, order, update)
                     self._ask_devices(sim)
             case (
@@ -123,7 +123,7 @@ class FedAsync:
                 | Lost(src=device, message=DeviceUpdate(order=order))
                 | Alarm(tag=Deadline(device=device, order=order))
             ):
-                if self._is_idle_again(device, order):
+                if self._is_idle_again(sim, device, order, None):
                     self._ask_devices(sim)
 
     # The updater
@@ -154,7 +154,7 @@ class FedAsync:
 
     def _choose(self, sim: Simulation) -> list[NodeId]:
         params, cloud = self.params, sim.topology.cloud
-        selected = self.selector.select(sim, cloud, list(self.idle))
+        selected = sim.manager.select(sim, cloud, list(self.idle))
         if params.concurrency is not None and params.turns == "random":
             return [int(d) for d in sim.rng(Stream.SELECTION, cloud).permutation(selected)]
         chosen = frozenset(selected)
@@ -166,15 +166,19 @@ class FedAsync:
         order = Order(self.orders, self.epoch)
         del self.idle[device]
         self.under_way[device] = order
+        sim.manager.begin(sim, sim.topology.cloud, device)
         sim.send(sim.topology.cloud, device, CloudModel(order, self.model))
         if self.params.device_timeout_s is not None:
             sim.after(self.params.device_timeout_s, Deadline(device, order))
 
-    def _is_idle_again(self, device: NodeId, order: Order) -> bool:
+    def _is_idle_again(
+        self, sim: Simulation, device: NodeId, order: Order, update: Update | None
+    ) -> bool:
         """False for an order that was given up before, or answered."""
         if self.under_way.get(device) != order:
             return False
         del self.under_way[device]
+        sim.manager.end(sim, sim.topology.cloud, device, update)
         self.idle[device] = None
         return True
 

@@ -88,6 +88,7 @@ def kernel(topology: Topology, recorder: Recorder) -> float:
         compute=DeviceCompute(ConstantDelay(), topology.devices, 0, Path()),
         learner=NoLearner(),  # type: ignore[arg-type]
         algorithm=PingPong(EVENTS),
+        manager=None,  # type: ignore[arg-type]
         association={d: topology.reach(d)[0] for d in topology.devices},
         goals=Goals(),
         seed=0,

@@ -62,9 +62,8 @@ def measure(path: Path, settings: list[str], workers: int) -> tuple[Counter[str]
     def start(sim: Simulation) -> None:
         for name in ("send", "advance"):
             clock.wrap(sim.network, name, "network")
-        selector = getattr(sim.algorithm, "selector", None)
-        if selector is not None:
-            clock.wrap(selector, "select", "selection")
+        for name in ("select", "begin", "end", "reassociate"):
+            clock.wrap(sim.manager, name, "selection")
         clock.spent.clear()  # setting up is no part of a long run
         began(sim)
 

@@ -7,16 +7,56 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from selection.associators import Nearest, NearestSection, Random, RandomSection
-from selection.selectors import SelectAll, SelectAllSection, SelectRandom, SelectRandomSection
+from selection.divfl import Divfl, DivflSection
+from selection.oort import Oort, OortSection
+from selection.rfl_ha import RflHa, RflHaSection
+from selection.simple import (
+    HighLoss,
+    HighLossSection,
+    SelectAll,
+    SelectAllSection,
+    SelectRandom,
+    SelectRandomSection,
+    ShortLatency,
+    ShortLatencySection,
+)
+from selection.tifl import Tifl, TiflSection
+from selection.utility_ilp import (
+    UtilityAssociation,
+    UtilityAssociationSection,
+    UtilitySelection,
+    UtilitySelectionSection,
+)
 
 SELECTORS: dict[str, Any] = {
     "all": SelectAll,
     "random": SelectRandom,
+    "high-loss": HighLoss,
+    "short-latency": ShortLatency,
+    "tifl": Tifl,
+    "oort": Oort,
+    "divfl": Divfl,
+    "utility-ilp": UtilitySelection,
 }
 ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
+    "rfl-ha": RflHa,
+    "utility-ilp": UtilityAssociation,
 }
 
-SelectionSection = Annotated[SelectAllSection | SelectRandomSection, Field(discriminator="name")]
-AssociationSection = Annotated[NearestSection | RandomSection, Field(discriminator="name")]
+SelectionSection = Annotated[
+    SelectAllSection
+    | SelectRandomSection
+    | HighLossSection
+    | ShortLatencySection
+    | TiflSection
+    | OortSection
+    | DivflSection
+    | UtilitySelectionSection,
+    Field(discriminator="name"),
+]
+AssociationSection = Annotated[
+    NearestSection | RandomSection | RflHaSection | UtilityAssociationSection,
+    Field(discriminator="name"),
+]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from simulator.rng import Stream, generator
-from simulator.section import Section
+from simulator.section import LONGEST_S, Section
 
 _FLOAT_BYTES = 4
 _SEED_BYTES = 8
@@ -28,22 +28,41 @@ _COLUMNS = 8192
 class Sketch(Protocol):
     """State is plain data in dataclass fields, saved with the algorithm that holds it."""
 
-    is_fitted_to_gradients: ClassVar[bool]
-    """It needs warm-up gradients of the devices."""
+    def sketch_bytes(self, model_bytes: int) -> int:
+        """What a device sends with each update, if a gradient has as many bytes as a model."""
+        ...
 
-    @property
-    def sketch_bytes(self) -> int:
-        """What a device sends with each update."""
-
-    @property
-    def parameter_bytes(self) -> int:
+    def parameter_bytes(self, model_bytes: int) -> int:
         """What must be sent once to whoever is to make sketches."""
+        ...
 
     def sketch(self, gradient: torch.Tensor) -> np.ndarray: ...
 
 
-class PcaSection(Section):
+class SketchBase(Section):
+    kind: str
+    where: Literal["device", "gateway"] = "device"
+    """Who computes sketches: devices, as in the paper, or gateways, from the models they get."""
+
+    @property
+    def needs_gradients(self) -> bool:
+        """It is fitted to gradients of all devices: there is a warm-up."""
+        return False
+
+
+class PcaSection(SketchBase):
     kind: Literal["pca"] = "pca"
+    warm_up_share: float = Field(0.9, gt=0, le=1)
+    """A gateway passes gradients on when this share of its devices has reported."""
+    warm_up_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    """A device that has not reported after this time is given up; unset: as the algorithm does."""
+    warm_up: Literal["network", "free"] = "network"
+    """free: gradients and parameters cost neither time nor bytes, as in the authors' program."""
+
+    @property
+    def needs_gradients(self) -> bool:
+        return True
+
     components: int = Field(30, ge=1)
     """Length of a sketch, at most the number of linearly independent warm-up gradients."""
     centred: bool = False
@@ -60,7 +79,6 @@ class PcaSketch:
     span; the sketch is the same projection, with the mean's added back.
     """
 
-    is_fitted_to_gradients: ClassVar[bool] = True
     components: torch.Tensor
 
     @classmethod
@@ -84,13 +102,11 @@ class PcaSketch:
             torch.matmul(weights, part, out=components[:, columns])
         return cls(_same_signs(components))
 
-    @property
-    def sketch_bytes(self) -> int:
+    def sketch_bytes(self, model_bytes: int) -> int:
         return _FLOAT_BYTES * len(self.components)
 
-    @property
-    def parameter_bytes(self) -> int:
-        return _FLOAT_BYTES * self.components.numel()
+    def parameter_bytes(self, model_bytes: int) -> int:
+        return len(self.components) * model_bytes
 
     def sketch(self, gradient: torch.Tensor) -> np.ndarray:
         return (self.components @ gradient).numpy()
@@ -110,7 +126,7 @@ def _same_signs(components: torch.Tensor) -> torch.Tensor:
     return components
 
 
-class RandomProjectionSection(Section):
+class RandomProjectionSection(SketchBase):
     kind: Literal["random-projection"]
     components: int = Field(30, ge=1)
     """Length of a sketch."""
@@ -123,7 +139,6 @@ class RandomProjectionSketch:
     All that anybody needs is the seed: the matrix is made from it, once in a process.
     """
 
-    is_fitted_to_gradients: ClassVar[bool] = False
     components: int
     length: int
     seed: int
@@ -139,12 +154,10 @@ class RandomProjectionSketch:
     ) -> Self:
         return cls(params.components, length, seed)
 
-    @property
-    def sketch_bytes(self) -> int:
+    def sketch_bytes(self, model_bytes: int) -> int:
         return _FLOAT_BYTES * self.components
 
-    @property
-    def parameter_bytes(self) -> int:
+    def parameter_bytes(self, model_bytes: int) -> int:
         return _SEED_BYTES
 
     def sketch(self, gradient: torch.Tensor) -> np.ndarray:
@@ -158,7 +171,7 @@ def _normal_matrix(components: int, length: int, seed: int) -> torch.Tensor:
     return torch.from_numpy(matrix).div_(components**0.5)
 
 
-class FullSection(Section):
+class FullSection(SketchBase):
     kind: Literal["full"]
 
 
@@ -166,7 +179,6 @@ class FullSection(Section):
 class FullSketch:
     """The gradient itself: what the others are compared with."""
 
-    is_fitted_to_gradients: ClassVar[bool] = False
     length: int
 
     @classmethod
@@ -180,12 +192,10 @@ class FullSketch:
     ) -> Self:
         return cls(length)
 
-    @property
-    def sketch_bytes(self) -> int:
-        return _FLOAT_BYTES * self.length
+    def sketch_bytes(self, model_bytes: int) -> int:
+        return model_bytes
 
-    @property
-    def parameter_bytes(self) -> int:
+    def parameter_bytes(self, model_bytes: int) -> int:
         return 0
 
     def sketch(self, gradient: torch.Tensor) -> np.ndarray:

@@ -43,6 +43,15 @@ class LearningUtility:
         self.is_known[i] = True
         self.gram[i] = self.gram[:, i] = self.vectors @ self.vectors[i]
 
+    def knows(self, device: NodeId) -> bool:
+        return bool(self.is_known[self.place[device]])
+
+    def gram_of(self, devices: Sequence[NodeId]) -> np.ndarray:
+        """Dot products of these devices' vectors."""
+        places = np.array([self.place[d] for d in devices], dtype=int)
+        gram: np.ndarray = self.gram[np.ix_(places, places)]
+        return gram
+
     def utilities(self, devices: Sequence[NodeId] | None = None) -> np.ndarray:
         """u of each of ``devices``, which are the N of Eq. (9): all, or a gateway's candidates."""
         if devices is None:

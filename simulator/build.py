@@ -9,8 +9,14 @@ import torch
 from torch import nn
 
 from algorithms import ALGORITHMS
+from algorithms.warm_up import WarmUp
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import ASSOCIATORS, SELECTORS
+from selection.associators import Associator
+from selection.ledger import Ledger
+from selection.manager import DeviceManager
+from selection.sketch import PcaSection
+from selection.utility import LearningUtility
 from simulator.compute import DeviceCompute
 from simulator.data.catalog import data_folder
 from simulator.data.dataset import Dataset, load
@@ -20,6 +26,7 @@ from simulator.device_classes import ClassCompute, ClassDelay
 from simulator.engines import build_engine
 from simulator.errors import UserError
 from simulator.flops import training_flops
+from simulator.kernel import Algorithm
 from simulator.learner import DeferredLearner
 from simulator.models import build_model, model_bytes
 from simulator.network import Network
@@ -46,18 +53,44 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     association = associator.associate(
         topology, lambda a, b: network.estimate(a, b, nbytes), generator(seed, Stream.ASSOCIATION)
     )
-    selector = SELECTORS[scenario.selection.name](scenario.selection)
-    algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm, selector)
     return World(
         topology=topology,
         network=network,
         compute=compute,
         learner=_learner(scenario, dataset, association, nbytes, workers),
-        algorithm=algorithm,
+        algorithm=_algorithm(scenario),
+        manager=_manager(scenario, topology, associator),
         association=association,
         goals=_goals(scenario),
         seed=seed,
     )
+
+
+def _algorithm(scenario: Scenario) -> Algorithm:
+    algorithm: Algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm)
+    sketch = scenario.sketch
+    if not _looks_at_gradients(scenario) or not isinstance(sketch, PcaSection):
+        return algorithm
+    timeouts = (
+        sketch.warm_up_timeout_s,
+        getattr(scenario.algorithm, "device_timeout_s", None),
+        getattr(scenario.algorithm, "gateway_timeout_s", None),
+    )
+    timeout_s = next((timeout for timeout in timeouts if timeout is not None), None)
+    return WarmUp(algorithm, sketch.warm_up_share, timeout_s, sketch.warm_up)
+
+
+def _looks_at_gradients(scenario: Scenario) -> bool:
+    selector = SELECTORS[scenario.selection.name]
+    return bool(selector.uses_gradients or ASSOCIATORS[scenario.association.name].uses_gradients)
+
+
+def _manager(scenario: Scenario, topology: Topology, associator: Associator) -> DeviceManager:
+    section = scenario.selection
+    sketch = scenario.sketch if _looks_at_gradients(scenario) else None
+    gradients = LearningUtility([] if sketch is None else list(topology.devices))
+    ledger = Ledger(gradients, section.budget_bytes_per_s, section.latency_weight)
+    return DeviceManager(SELECTORS[section.name](section), associator, ledger, sketch)
 
 
 def _needs_data(scenario: Scenario) -> bool:

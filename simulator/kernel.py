@@ -37,14 +37,62 @@ class Algorithm(Protocol):
     def handle(self, sim: Simulation, event: Event) -> None: ...
 
 
-class Selector(Protocol):
-    """Which of a gateway's idle devices train next. State, if any, lies in dataclass fields."""
+class Manager(Protocol):
+    """Who trains next, and with which gateway; told what becomes of devices. State as above.
 
-    def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]: ...
+    ``gateway`` is whoever asks devices: the cloud, where there are two tiers.
+    """
+
+    def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]:
+        """Which of these devices train next, in the order given."""
+        ...
+
+    def begin(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
+        """The gateway asks the device now."""
+        ...
+
+    def end(self, sim: Simulation, gateway: NodeId, device: NodeId, update: Update | None) -> None:
+        """The device has answered, or the gateway has given it up (None)."""
+        ...
+
+    def report_bytes(self, sim: Simulation, device: NodeId) -> int:
+        """What a device tells along with its model, for the sake of selection."""
+        ...
+
+    def upload_bytes(self, sim: Simulation, gateway: NodeId) -> int:
+        """What a gateway tells along with its model, for the sake of association."""
+        ...
+
+    def reassociate(self, sim: Simulation, epoch: int) -> dict[NodeId, NodeId]:
+        """By device its new gateway, if cloud epoch ``epoch`` is one to move devices."""
+        ...
+
+    # For the warm-up alone
+
+    def parameter_bytes(self, sim: Simulation) -> int:
+        """What must be sent to whoever is to compute sketches of gradients."""
+        ...
+
+    @property
+    def devices_sketch(self) -> bool:
+        """Else their gateways do, from the models that they get anyway."""
+        ...
+
+    def fit(self, sim: Simulation, updates: Sequence[Update]) -> None:
+        """Make the sketch from these devices' gradients, and know them."""
+        ...
+
+    def equip(self, node: NodeId) -> None:
+        """The node can compute sketches now."""
+        ...
+
+    # For the summary
+
+    def told(self) -> dict[str, Any]: ...
 
 
-_Flow = tuple[NodeId, NodeId, object, str, int, Time]
-"""src, dst, message, kind, bytes, start: a plain tuple, for it is made once a transfer."""
+_Flow = tuple[NodeId, NodeId, object, str, int, int, Time]
+"""src, dst, message, kind, bytes, of them overhead, start: plain, for there are very many."""
 
 
 class _Stopped(Exception):
@@ -67,6 +115,8 @@ class Simulation:
         self.learner = world.learner
         self.recorder = recorder
         self.algorithm = world.algorithm
+        self.manager = world.manager
+        """Who trains next, and with which gateway."""
         self.association = Association(world.association)
         """Which gateway each device belongs to now; algorithms may change it."""
         self.goals = world.goals
@@ -101,19 +151,24 @@ class Simulation:
         message: object,
         nbytes: int | None = None,
         overhead: bool = False,
+        extra_bytes: int = 0,
     ) -> FlowId:
         """Start a transfer of a model (or of ``nbytes``); it ends as Arrived or Lost.
 
-        ``overhead`` marks what is no model: sketches, losses, decisions.
+        ``overhead`` marks what is no model: sketches, losses, decisions; ``extra_bytes`` of
+        such travel along with a model.
         """
         if nbytes is None:
             nbytes = self.learner.model_bytes
         tier, progress = self._tier, self.progress
         kind = "overhead" if overhead else _KINDS[tier[src]][tier[dst]]
         now = progress.now
-        flow = self.network.send(now, src, dst, nbytes)
-        self._flows[flow] = (src, dst, message, kind, nbytes, now)
+        total = nbytes + extra_bytes
+        flow = self.network.send(now, src, dst, total)
+        of_it = total if overhead else extra_bytes
+        self._flows[flow] = (src, dst, message, kind, total, of_it, now)
         progress.bytes_by_kind[kind] += nbytes
+        progress.bytes_by_kind["overhead"] += extra_bytes
         return flow
 
     def train(self, job: Job) -> None:
@@ -223,9 +278,9 @@ class Simulation:
         """Score the last model, and write down what was still under way."""
         if self._scored is not self.model:
             self._evaluate(self.now)
-        for number, (src, dst, _, kind, nbytes, start) in sorted(self._flows.items()):
+        for number, (src, dst, _, kind, nbytes, extra, start) in sorted(self._flows.items()):
             self.recorder.transfer(
-                self.now, "in-flight", number, src, dst, kind, nbytes, start, "", None
+                self.now, "in-flight", number, src, dst, kind, nbytes, start, "", extra, None
             )
 
     # Saving
@@ -237,7 +292,7 @@ class Simulation:
             "heap": self._heap, "counter": self._counter, "flows": self._flows,
             "training": self._training, "running": self._running, "job_counts": self._job_counts,
             "rng_counts": self._rng_counts, "network": self.network.save(),
-            "algorithm": self.algorithm,
+            "algorithm": self.algorithm, "manager": self.manager,
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
@@ -248,7 +303,7 @@ class Simulation:
         self._training, self._running = state["training"], state["running"]
         self._job_counts, self._rng_counts = state["job_counts"], state["rng_counts"]
         self.network.load(state["network"])
-        self.algorithm = state["algorithm"]
+        self.algorithm, self.manager = state["algorithm"], state["manager"]
 
     # The rest is the kernel's own
 
@@ -272,14 +327,16 @@ class Simulation:
         self.progress.now = time
         if number not in self._flows:
             return self._end_job(number)
-        src, dst, message, kind, nbytes, start = self._flows.pop(number)
+        src, dst, message, kind, nbytes, extra, start = self._flows.pop(number)
         if not lost:
             self.recorder.transfer(
-                time, "arrived", number, src, dst, kind, nbytes, start, "", radio_j
+                time, "arrived", number, src, dst, kind, nbytes, start, "", extra, radio_j
             )
             return Arrived(number, src, dst, message)
         self.progress.lost_transfers += 1
-        self.recorder.transfer(time, "lost", number, src, dst, kind, nbytes, start, lost, radio_j)
+        self.recorder.transfer(
+            time, "lost", number, src, dst, kind, nbytes, start, lost, extra, radio_j
+        )
         return Lost(number, src, dst, message, lost)
 
     def _end_own(self, entry: _HeapEntry) -> Event | None:

@@ -14,7 +14,7 @@ from topologies import Topology
 if TYPE_CHECKING:
     import torch
 
-    from simulator.kernel import Algorithm
+    from simulator.kernel import Algorithm, Manager
 
 FOREVER: Time = 2**62
 BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
@@ -60,7 +60,8 @@ class Compute(Protocol):
 class Recorder(Protocol):
     def transfer(
         self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
-        kind: str, nbytes: int, start: Time, reason: str, radio_j: float | None,
+        kind: str, nbytes: int, start: Time, reason: str, overhead_bytes: int,
+        radio_j: float | None,
     ) -> None: ...  # fmt: skip
     def trained(self, time: Time, update: Update) -> None: ...
     def alarm(self, time: Time, tag: object) -> None: ...
@@ -117,6 +118,7 @@ class World:
     compute: Compute
     learner: Learner
     algorithm: Algorithm
+    manager: Manager
     association: dict[NodeId, NodeId]
     goals: Goals
     seed: int

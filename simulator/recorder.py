@@ -30,7 +30,8 @@ _TRANSFER_SCHEMA = pa.schema(
     [
         ("flow", pa.int64()), ("src", pa.string()), ("dst", pa.string()), ("kind", pa.string()),
         ("bytes", pa.int64()), ("start_s", pa.float64()), ("end_s", pa.float64()),
-        ("status", pa.string()), ("reason", pa.string()), ("radio_j", pa.float64()),
+        ("status", pa.string()), ("reason", pa.string()), ("overhead_bytes", pa.int64()),
+        ("radio_j", pa.float64()),
     ]
 )  # fmt: skip
 
@@ -59,12 +60,14 @@ class FolderRecorder:
 
     def transfer(
         self, end: Time, status: str, flow: FlowId, src: NodeId, dst: NodeId,
-        kind: str, nbytes: int, start: Time, reason: str, radio_j: float | None,
+        kind: str, nbytes: int, start: Time, reason: str, overhead_bytes: int,
+        radio_j: float | None,
     ) -> None:  # fmt: skip
         names = self._names
         self._pending.append(
-            (end, status, flow, names[src], names[dst], kind, nbytes, start, reason, radio_j)
-        )
+            (end, status, flow, names[src], names[dst], kind, nbytes, start, reason,
+             overhead_bytes, radio_j)
+        )  # fmt: skip
         if len(self._pending) >= _BUFFERED:
             self._flush_log()
 
@@ -124,10 +127,12 @@ class FolderRecorder:
 
 def _transfer_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _TRANSFER_SCHEMA]
-    end, status, flow, src, dst, kind, nbytes, start, reason, radio_j = columns
+    end, status, flow, src, dst, kind, nbytes, start, reason, overhead_bytes, radio_j = columns
     end_s = [None if s == "in-flight" else to_seconds(t) for t, s in zip(end, status, strict=True)]
     start_s = [to_seconds(t) for t in start]
-    data = [flow, src, dst, kind, nbytes, start_s, end_s, status, reason, radio_j]
+    data = [
+        flow, src, dst, kind, nbytes, start_s, end_s, status, reason, overhead_bytes, radio_j,
+    ]  # fmt: skip
     return pa.table(data, schema=_TRANSFER_SCHEMA)
 
 

@@ -206,6 +206,7 @@ class _Run:
             "jobs_started": progress.jobs_started,
             "jobs_abandoned": progress.jobs_abandoned,
             **totals(used),
+            **self.sim.manager.told(),
             "model_sha256": hashlib.sha256(model.numpy().tobytes()).hexdigest(),
             "versions": {
                 "python": platform.python_version(),

@@ -14,7 +14,8 @@ from algorithms import AlgorithmSection
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import AssociationSection, SelectionSection
 from selection.associators import NearestSection
-from selection.selectors import SelectAllSection
+from selection.simple import SelectAllSection
+from selection.sketch import PcaSection, SketchSection
 from simulator.compute import ComputeSection, ConstantDelay
 from simulator.data.section import DataSection
 from simulator.device_classes import ClassDelay
@@ -78,7 +79,18 @@ class Scenario(Section):
     algorithm: AlgorithmSection
     selection: SelectionSection = SelectAllSection()
     association: AssociationSection = NearestSection()
+    sketch: SketchSection = PcaSection()
     record: RecordSection = RecordSection()
+
+    @model_validator(mode="after")
+    def _gateways_keep_budgets(self) -> Self:
+        budget = self.selection.budget_bytes_per_s
+        if budget is not None and self.algorithm.name == "fedasync":
+            raise ValueError(
+                f"selection.budget_bytes_per_s = {budget:g}: gateways keep budgets, and fedasync's "
+                "cloud asks devices itself; delete it, or bound algorithm.concurrency"
+            )
+        return self
 
     @classmethod
     def load(cls, path: Path, settings: Iterable[str] = ()) -> Self:

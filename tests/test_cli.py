@@ -74,7 +74,8 @@ def test_tables_have_the_promised_columns(finished):
     transfers = pd.read_parquet(finished / "a/transfers.parquet")
     assert {"sim_time_s", "epoch", "tier", "accuracy", "loss"} <= set(metrics)
     assert list(transfers) == [
-        "flow", "src", "dst", "kind", "bytes", "start_s", "end_s", "status", "reason", "radio_j",
+        "flow", "src", "dst", "kind", "bytes", "start_s", "end_s", "status", "reason",
+        "overhead_bytes", "radio_j",
     ]  # fmt: skip
     assert metrics[metrics["tier"] == "cloud"]["epoch"].tolist() == [0, 1, 2, 3]
 

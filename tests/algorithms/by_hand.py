@@ -1,14 +1,26 @@
 """What the algorithms' tests share: a network and a recorder that can be followed by hand."""
 
+from selection.associators import Nearest, NearestSection
+from selection.ledger import Ledger
+from selection.manager import DeviceManager
+from selection.simple import SelectAll, SelectAllSection
+from selection.utility import LearningUtility
 from simulator.networks.table import TableNetwork
 from simulator.units import SECOND
+
+
+def manager(topology, selector=None, budget=None):
+    """Who asks for everybody, or for whom ``selector`` says."""
+    ledger = Ledger(LearningUtility(list(topology.devices)), budget)
+    selector = selector or SelectAll(SelectAllSection())
+    return DeviceManager(selector, Nearest(NearestSection()), ledger)
 
 
 class ListRecorder:
     def __init__(self):
         self.rows, self.transfers = [], []
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, *_):
         self.transfers.append((end // SECOND, status, src, dst))
 
     def trained(self, time, update):

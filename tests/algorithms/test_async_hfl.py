@@ -9,11 +9,10 @@
 
 import pytest
 import torch
-from by_hand import HandNetwork, ListRecorder
+from by_hand import HandNetwork, ListRecorder, manager
 from pydantic import ValidationError
 
 from algorithms.async_hfl import AsyncHFL, AsyncHFLSection
-from selection.selectors import SelectAll, SelectAllSection
 from simulator.events import Result, Update
 from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
@@ -95,7 +94,8 @@ def simulate(epochs=1, who=PAIR, lose=(), slow=(), first=(), until_s=1000, learn
         network=network,
         compute=Compute(dict(first)),
         learner=learner or HandLearner(),
-        algorithm=AsyncHFL(section, SelectAll(SelectAllSection())),
+        algorithm=AsyncHFL(section),
+        manager=manager(topology),
         association=dict(who),
         goals=Goals(max_epochs=epochs, max_time=until_s * SECOND),
         seed=0,

@@ -7,11 +7,10 @@
 
 import pytest
 import torch
-from by_hand import HandNetwork, ListRecorder
+from by_hand import HandNetwork, ListRecorder, manager
 from pydantic import ValidationError
 
 from algorithms.fedasync import FedAsync, FedAsyncSection
-from selection.selectors import SelectAll, SelectAllSection
 from simulator.events import Result, Update
 from simulator.kernel import Simulation
 from simulator.networks.noise import Noise, NoisySection
@@ -88,7 +87,9 @@ class Chosen:
     def __init__(self, *devices):
         self.devices, self.asked = devices, []
 
-    def select(self, sim, gateway, idle):
+    uses_losses = False
+
+    def rank(self, sim, ledger, gateway, idle):
         self.asked.append((sim.now // SECOND, gateway, idle))
         return [d for d in idle if d in self.devices]
 
@@ -107,9 +108,8 @@ def simulate(
         network=network,
         compute=Compute(dict(first)),
         learner=learner or HandLearner(),
-        algorithm=FedAsync(
-            FedAsyncSection(**params), selector or SelectAll(SelectAllSection())
-        ),
+        algorithm=FedAsync(FedAsyncSection(**params)),
+        manager=manager(topology, selector),
         association=dict.fromkeys(who, GATEWAY),
         goals=Goals(max_epochs=epochs, max_time=until_s * SECOND),
         seed=0,

@@ -9,10 +9,9 @@
 
 import pytest
 import torch
-from by_hand import ListRecorder
+from by_hand import ListRecorder, manager
 
-from algorithms.fedavg import FedAvg, FedAvgSection
-from selection.selectors import SelectAll, SelectAllSection
+from algorithms.fedavg import FedAvgSection, fedavg
 from simulator.compute import ConstantDelay, DeviceCompute
 from simulator.events import Result, Update
 from simulator.kernel import Simulation
@@ -61,7 +60,7 @@ class HandLearner:
 
 
 class KindRecorder(ListRecorder):
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, *_):
         self.transfers.append((end // SECOND, status, src, dst, kind))
 
 
@@ -86,7 +85,8 @@ def simulate(epochs=1, lose=(), compute=None, learner=None, **params):
         network=network,
         compute=compute or DeviceCompute(ConstantDelay(delay_s=10), topology.devices, 0, "."),
         learner=learner or HandLearner(),
-        algorithm=FedAvg(FedAvgSection(**params), SelectAll(SelectAllSection())),
+        algorithm=fedavg(FedAvgSection(**params)),
+        manager=manager(topology),
         association={D0: G0, D1: G0, D2: G1},
         goals=Goals(max_epochs=epochs),
         seed=0,

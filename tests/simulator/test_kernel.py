@@ -63,7 +63,7 @@ class Recorder:
     rows: list = field(default_factory=list)
     transfers: list = field(default_factory=list)
 
-    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, radio_j):
+    def transfer(self, end, status, flow, src, dst, kind, nbytes, start, reason, *_):
         self.transfers.append((status, kind, nbytes))
 
     def trained(self, time, update):
@@ -108,6 +108,7 @@ def simulate(begin, react=None, **goals):
         compute=Compute(),
         learner=Learner(),
         algorithm=script,
+        manager=None,
         association={DEVICE: GATEWAY, OTHER: GATEWAY},
         goals=Goals(**goals),
         seed=1,

@@ -1,0 +1,57 @@
+"""Devices change their gateway: the cloud decides, the old gateway tells the device, it goes.
+
+A decision travels from the cloud to the gateways that lose devices. A busy device is told when it
+has come back to the gateway that asked it; a device whose message is lost stays until the cloud
+decides again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulator.kernel import Simulation
+from simulator.units import NodeId
+
+_BYTES_PER_DEVICE = 8
+"""Its number, and its gateway's."""
+
+
+class Decision(NamedTuple):
+    """Cloud to gateway."""
+
+    moves: tuple[tuple[NodeId, NodeId], ...]
+    """Device and new gateway."""
+
+
+class Move(NamedTuple):
+    """Gateway to device."""
+
+    gateway: NodeId
+
+
+@dataclass
+class Migration:
+    leaving: dict[NodeId, NodeId] = field(default_factory=dict)
+    """By device, as its old gateway knows: where it is to go."""
+
+    def decide(self, sim: Simulation, moves: dict[NodeId, NodeId]) -> None:
+        by_gateway = defaultdict(list)
+        for device, target in sorted(moves.items()):
+            by_gateway[sim.association[device]].append((device, target))
+        for gateway, pairs in sorted(by_gateway.items()):
+            nbytes = _BYTES_PER_DEVICE * len(pairs)
+            message = Decision(tuple(pairs))
+            sim.send(sim.topology.cloud, gateway, message, nbytes, overhead=True)
+
+    def learn(self, decision: Decision) -> None:
+        self.leaving.update(decision.moves)
+
+    def leaves(self, sim: Simulation, gateway: NodeId, device: NodeId) -> bool:
+        """Whether the idle device is to go; then it is told now."""
+        target = self.leaving.pop(device, gateway)
+        if target == gateway:
+            return False
+        sim.send(gateway, device, Move(target), _BYTES_PER_DEVICE, overhead=True)
+        return True

@@ -1,0 +1,229 @@
+"""Synchronous rounds: a node waits for all whom it has asked, and takes the mean by samples.
+
+What is lost on the way, or later than its deadline, is left out of that mean; a model that arrives
+after its round has been closed is ignored. A round in which nothing came back leaves the model
+alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+from algorithms.migration import Decision, Migration, Move
+from algorithms.rules import weighted_mean
+from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
+from simulator.kernel import Simulation
+from simulator.units import NodeId
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Contribution(Protocol):
+    @property
+    def model(self) -> torch.Tensor: ...
+    @property
+    def num_samples(self) -> int: ...
+
+
+C = TypeVar("C", bound=Contribution)
+
+
+@dataclass
+class Gathering(Generic[C]):
+    """A node's open round: whom it waits for, and what has come."""
+
+    round: int = 0
+    waiting: list[NodeId] = field(default_factory=list)
+    arrived: dict[NodeId, C] = field(default_factory=dict)
+
+    def open(self, members: list[NodeId]) -> None:
+        self.round, self.waiting, self.arrived = self.round + 1, list(members), {}
+
+    def expects(self, number: int, member: NodeId) -> bool:
+        return number == self.round and member in self.waiting
+
+    def mean(self, otherwise: torch.Tensor) -> torch.Tensor:
+        """By samples, in the order of node ids: arrival order leaves no trace."""
+        nodes = [node for node in sorted(self.arrived) if self.arrived[node].num_samples]
+        weights = [self.arrived[node].num_samples for node in nodes]
+        models = (self.arrived.pop(node).model for node in nodes)
+        return weighted_mean(models, weights) if nodes else otherwise
+
+
+class GatewayModel(NamedTuple):
+    """Gateway to device."""
+
+    round: int
+    model: torch.Tensor
+
+
+class DeviceUpdate(NamedTuple):
+    """Device to gateway."""
+
+    round: int
+    update: Update
+
+    @property
+    def model(self) -> torch.Tensor:
+        return self.update.model
+
+    @property
+    def num_samples(self) -> int:
+        return self.update.num_samples
+
+
+class Order(NamedTuple):
+    """Job tag: who asked for it, in which round."""
+
+    gateway: NodeId
+    round: int
+
+
+class Deadline(NamedTuple):
+    """Alarm tag: the gateway's round is closed now, if it is still open."""
+
+    gateway: NodeId
+    round: int
+
+
+class GatewayUpdate(NamedTuple):
+    """Gateway to cloud, when it has gone through its rounds."""
+
+    gateway: NodeId
+    epoch: int
+    """The cloud's, of the model that it began with."""
+    model: torch.Tensor
+    num_samples: int
+    """What went into the model, over all rounds."""
+
+
+@dataclass
+class Gateway:
+    model: torch.Tensor
+    epoch: int
+    rounds_left: int
+    gathering: Gathering[DeviceUpdate]
+    num_samples: int = 0
+
+
+@dataclass
+class GatewayRounds:
+    """The lower tier: R rounds between a gateway and its devices from each cloud model.
+
+    ``handle`` takes all events below the cloud and says when a gateway is through.
+    """
+
+    rounds: int
+    """R."""
+    proximal: float = 0.0
+    timeout_s: float | None = None
+    gateways: dict[NodeId, Gateway] = field(default_factory=dict)
+    orders: dict[NodeId, Order] = field(default_factory=dict)
+    """By device: the newest that has reached it."""
+    migration: Migration = field(default_factory=Migration)
+
+    def enter(
+        self, sim: Simulation, gateway: NodeId, epoch: int, model: torch.Tensor
+    ) -> GatewayUpdate | None:
+        """Begin from the cloud's model, unless the gateway has a newer one already."""
+        before = self.gateways.get(gateway)
+        if before and before.epoch >= epoch:
+            return None
+        gathering = before.gathering if before else Gathering()
+        for device in gathering.waiting:
+            sim.manager.end(sim, gateway, device, None)
+        self.gateways[gateway] = Gateway(model, epoch, self.rounds, gathering)
+        return self._open(sim, gateway)
+
+    def handle(self, sim: Simulation, event: Event) -> GatewayUpdate | None:
+        match event:
+            case Arrived(src=gateway, dst=device, message=GatewayModel() as message):
+                self._train(sim, device, Order(gateway, message.round), message.model)
+            case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
+                extra = sim.manager.report_bytes(sim, device)
+                answer = DeviceUpdate(order.round, update)
+                sim.send(device, order.gateway, answer, extra_bytes=extra)
+            case Arrived(src=device, dst=gateway, message=DeviceUpdate() as message):
+                return self._no_longer_wait(sim, gateway, device, message.round, message)
+            case Lost(src=gateway, dst=device, message=GatewayModel(round=number)):
+                return self._no_longer_wait(sim, gateway, device, number, None)
+            case Lost(src=device, dst=gateway, message=DeviceUpdate(round=number)):
+                return self._no_longer_wait(sim, gateway, device, number, None)
+            case Alarm(tag=Deadline(gateway=gateway, round=number)):
+                return self._time_out(sim, gateway, number)
+            case Arrived(dst=gateway, message=Decision() as decision):
+                self._send_away(sim, gateway, decision)
+            case Arrived(dst=device, message=Move(gateway=gateway)):
+                sim.association[device] = gateway
+        return None
+
+    def _open(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
+        state = self.gateways[gateway]
+        devices = sim.manager.select(sim, gateway, sim.devices_of(gateway))
+        state.gathering.open(devices)
+        for device in devices:
+            sim.manager.begin(sim, gateway, device)
+            sim.send(gateway, device, GatewayModel(state.gathering.round, state.model))
+        if self.timeout_s is not None:
+            sim.after(self.timeout_s, Deadline(gateway, state.gathering.round))
+        return None if devices else self._close(sim, gateway)
+
+    def _no_longer_wait(
+        self, sim: Simulation, gateway: NodeId, device: NodeId, number: int,
+        answer: DeviceUpdate | None,
+    ) -> GatewayUpdate | None:  # fmt: skip
+        gathering = self.gateways[gateway].gathering
+        if not gathering.expects(number, device):
+            return None
+        if answer is not None:
+            gathering.arrived[device] = answer
+        self._give_back(sim, gateway, device, answer)
+        return None if gathering.waiting else self._close(sim, gateway)
+
+    def _time_out(self, sim: Simulation, gateway: NodeId, number: int) -> GatewayUpdate | None:
+        gathering = self.gateways[gateway].gathering
+        if gathering.round != number or not gathering.waiting:
+            return None
+        for device in list(gathering.waiting):
+            self._give_back(sim, gateway, device, None)
+        return self._close(sim, gateway)
+
+    def _give_back(
+        self, sim: Simulation, gateway: NodeId, device: NodeId, answer: DeviceUpdate | None
+    ) -> None:
+        self.gateways[gateway].gathering.waiting.remove(device)
+        sim.manager.end(sim, gateway, device, answer and answer.update)
+        self.migration.leaves(sim, gateway, device)
+
+    def _close(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
+        state = self.gateways[gateway]
+        arrived = state.gathering.arrived
+        state.num_samples += sum(update.num_samples for update in arrived.values())
+        sim.record(
+            tier="gateway", node=sim.topology.nodes[gateway].name,
+            epoch=state.epoch, round=state.gathering.round, participants=len(arrived),
+        )  # fmt: skip
+        sim.expect([message.update for _, message in sorted(arrived.items())])
+        state.model = state.gathering.mean(otherwise=state.model)
+        state.rounds_left -= 1
+        if state.rounds_left:
+            return self._open(sim, gateway)
+        return GatewayUpdate(gateway, state.epoch, state.model, state.num_samples)
+
+    def _train(self, sim: Simulation, device: NodeId, order: Order, start: torch.Tensor) -> None:
+        """Unless the device has a newer model of that gateway already."""
+        before = self.orders.get(device)
+        if before and before.gateway == order.gateway and before.round >= order.round:
+            return
+        self.orders[device] = order
+        sim.train(Job(node=device, start=start, tag=order, pull=self.proximal))
+
+    def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
+        self.migration.learn(decision)
+        state = self.gateways.get(gateway)
+        busy = state.gathering.waiting if state else []
+        for device, _ in decision.moves:
+            if device not in busy:
+                self.migration.leaves(sim, gateway, device)

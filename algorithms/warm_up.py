@@ -1,0 +1,214 @@
+"""The warm-up that comes before an algorithm whose management looks at gradients.
+
+Yu et al., *Async-HFL*, IoTDI 2023, Section 5.4: every device trains once from the first model and
+reports its full gradient; the cloud fits a sketch to the gradients and sends its parameters to all
+who compute sketches. Then the algorithm begins. All of this traffic is overhead. What the paper
+leaves open, and what we do:
+
+- Devices are asked as far as the gateways' budgets allow, and a gateway does not wait for its
+  slowest: it passes on what it has when ``warm_up_share`` of its devices have answered, or none is
+  left to be waited for.
+- The algorithm does not wait for the parameters either: a device that has none yet reports no
+  sketch. What is lost of them is sent again, up to three times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
+from simulator.kernel import Algorithm, Simulation
+from simulator.units import NodeId
+
+if TYPE_CHECKING:
+    import torch
+
+_TRIES = 3
+
+
+class FirstModel(NamedTuple):
+    """Cloud to gateway, gateway to device."""
+
+    model: torch.Tensor
+
+
+class Gradient(NamedTuple):
+    """Device to gateway: what it has trained, as a difference."""
+
+    update: Update
+
+
+class Gradients(NamedTuple):
+    """Gateway to cloud."""
+
+    updates: tuple[Update, ...]
+
+
+class Parameters(NamedTuple):
+    """Cloud to gateway, gateway to device."""
+
+    tries: int
+
+
+class Task(NamedTuple):
+    """Job tag."""
+
+    gateway: NodeId
+
+
+class GivenUp(NamedTuple):
+    """Alarm tag."""
+
+    gateway: NodeId
+    device: NodeId
+
+
+@dataclass
+class Gateway:
+    model: torch.Tensor
+    unasked: list[NodeId]
+    needed: int
+    under_way: dict[NodeId, None] = field(default_factory=dict)
+    reports: list[Update] = field(default_factory=list)
+    is_through: bool = False
+
+
+@dataclass
+class WarmUp:
+    """Stands before ``algorithm`` and hands all events on that are not its own."""
+
+    algorithm: Algorithm
+    share: float
+    timeout_s: float | None
+    cost: Literal["network", "free"] = "network"
+    gateways: dict[NodeId, Gateway] = field(default_factory=dict)
+    reported: dict[NodeId, tuple[Update, ...]] = field(default_factory=dict)
+    waiting: dict[NodeId, None] = field(default_factory=dict)
+    """Gateways from which the cloud expects gradients."""
+
+    def start(self, sim: Simulation) -> None:
+        assert sim.model is not None
+        if self.cost == "free":
+            self._learn_for_nothing(sim)
+            return
+        for gateway in sim.topology.gateways:
+            if sim.devices_of(gateway):
+                self.waiting[gateway] = None
+                self._send(sim, sim.topology.cloud, gateway, FirstModel(sim.model))
+
+    def handle(self, sim: Simulation, event: Event) -> None:
+        match event:
+            case Arrived(dst=node, message=FirstModel(model=model)):
+                self._hear(sim, node, model)
+            case Trained(update=Update(job=Job(node=device, tag=Task(gateway=gateway))) as update):
+                self._send(sim, device, gateway, Gradient(update))
+            case Arrived(src=device, dst=gateway, message=Gradient(update=update)):
+                self._end(sim, gateway, device, update)
+            case Lost(src=device, dst=gateway, message=Gradient()):
+                self._end(sim, gateway, device, None)
+            case Alarm(tag=GivenUp(gateway=gateway, device=device)):
+                self._end(sim, gateway, device, None)
+            case Lost(src=src, dst=dst, message=FirstModel() as message):
+                if src == sim.topology.cloud:
+                    self._send(sim, src, dst, message)
+                else:
+                    self._end(sim, src, dst, None)
+            case Arrived(src=gateway, message=Gradients(updates=updates)):
+                self._gather(sim, gateway, updates)
+            case Lost(src=gateway, dst=cloud, message=Gradients(updates=updates) as message):
+                self._send(sim, gateway, cloud, message, len(updates))
+            case Arrived(dst=node, message=Parameters()):
+                self._spread(sim, node)
+            case Lost(src=src, dst=dst, message=Parameters(tries=tries)):
+                if tries < _TRIES:
+                    self._send_parameters(sim, src, dst, tries + 1)
+            case _:
+                self.algorithm.handle(sim, event)
+
+    def _send(
+        self, sim: Simulation, src: NodeId, dst: NodeId, message: object, models: int = 1
+    ) -> None:
+        nbytes = models * sim.learner.model_bytes
+        sim.send(src, dst, message, nbytes, overhead=True)
+
+    def _send_parameters(self, sim: Simulation, src: NodeId, dst: NodeId, tries: int) -> None:
+        sim.send(src, dst, Parameters(tries), sim.manager.parameter_bytes(sim), overhead=True)
+
+    # A gateway and its devices
+
+    def _hear(self, sim: Simulation, node: NodeId, model: torch.Tensor) -> None:
+        if node in self.waiting and node not in self.gateways:
+            devices = sim.devices_of(node)
+            needed = max(1, math.ceil(self.share * len(devices)))
+            self.gateways[node] = Gateway(model, devices, needed)
+            self._ask(sim, node)
+        elif node in sim.association:
+            sim.train(Job(node=node, start=model, tag=Task(sim.association[node])))
+
+    def _ask(self, sim: Simulation, gateway: NodeId) -> None:
+        state = self.gateways[gateway]
+        for device in sim.manager.select(sim, gateway, list(state.unasked)):
+            state.unasked.remove(device)
+            state.under_way[device] = None
+            sim.manager.begin(sim, gateway, device)
+            self._send(sim, gateway, device, FirstModel(state.model))
+            if self.timeout_s is not None:
+                sim.after(self.timeout_s, GivenUp(gateway, device))
+
+    def _end(self, sim: Simulation, gateway: NodeId, device: NodeId, update: Update | None) -> None:
+        state = self.gateways[gateway]
+        if device not in state.under_way:
+            return
+        del state.under_way[device]
+        sim.manager.end(sim, gateway, device, update)
+        if state.is_through:
+            return
+        if update is not None:
+            state.reports.append(update)
+        if len(state.reports) < state.needed:
+            self._ask(sim, gateway)
+        if len(state.reports) >= state.needed or not state.under_way:
+            self._report(sim, gateway, state)
+
+    def _report(self, sim: Simulation, gateway: NodeId, state: Gateway) -> None:
+        """Who is still busy is given up: the algorithm may ask it again."""
+        state.is_through = True
+        for device in list(state.under_way):
+            self._end(sim, gateway, device, None)
+        message = Gradients(tuple(state.reports))
+        self._send(sim, gateway, sim.topology.cloud, message, len(state.reports))
+        state.reports = []
+
+    # The cloud
+
+    def _gather(self, sim: Simulation, gateway: NodeId, updates: tuple[Update, ...]) -> None:
+        del self.waiting[gateway]
+        self.reported[gateway] = updates
+        if self.waiting:
+            return
+        everything = [update for g in sorted(self.reported) for update in self.reported[g]]
+        sim.manager.fit(sim, everything)
+        self.reported = {}
+        sim.association.update(sim.manager.reassociate(sim, 0))
+        for node in sorted(self.gateways):
+            self._send_parameters(sim, sim.topology.cloud, node, 1)
+        self.algorithm.start(sim)
+
+    def _learn_for_nothing(self, sim: Simulation) -> None:
+        assert sim.model is not None
+        jobs = [Job(node=device, start=sim.model) for device in sorted(sim.association)]
+        updates = [sim.learner.train(job) for job in jobs]
+        sim.expect(updates)
+        sim.manager.fit(sim, updates)
+        sim.association.update(sim.manager.reassociate(sim, 0))
+        for node in (*sim.topology.gateways, *sim.topology.devices):
+            sim.manager.equip(node)
+        self.algorithm.start(sim)
+
+    def _spread(self, sim: Simulation, node: NodeId) -> None:
+        sim.manager.equip(node)
+        if node in self.gateways and sim.manager.devices_sketch:
+            for device in sim.devices_of(node):
+                self._send_parameters(sim, node, device, 1)
