@@ -149,12 +149,18 @@ class Loss(Protocol):
         ...
 
 
+FEW_STEPS = 8
+"""From about here on it pays to store a first layer's weights swapped (docs/performance.md)."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     layers: Sequence[Layer]
     loss: Loss
     jobs_at_once: int
     """How many copies are fastest."""
+    for_few_steps: Kernel | None = None
+    """The same for jobs of fewer than ``FEW_STEPS``."""
 
     @property
     def slots(self) -> list[Slot]:
