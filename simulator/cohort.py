@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from simulator.events import Job, Result
-from simulator.kernels import Kernel, Models
+from simulator.kernels import FEW_STEPS, Kernel, Models
 from simulator.task import Task, orders, steps_of
 
 
@@ -28,11 +28,13 @@ def train_together(task: Task, kernel: Kernel, jobs: Sequence[Job]) -> list[Resu
     alike = defaultdict(list)
     for place in sorted(range(len(jobs)), key=lambda place: -steps[place]):
         job = jobs[place]
-        alike[_width(task, job), bool(job.pull), job.shift is not None].append(place)
+        is_short = steps[place] < FEW_STEPS
+        alike[_width(task, job), is_short, bool(job.pull), job.shift is not None].append(place)
     results: dict[int, Result] = {}
-    for (width, *_), places in alike.items():
+    for (width, is_short, *_), places in alike.items():
         chunks = _chunks(places, kernel.jobs_at_once)
-        stack = _Stack(task, kernel, len(chunks[0]), width, jobs[places[0]])
+        suited = (is_short and kernel.for_few_steps) or kernel
+        stack = _Stack(task, suited, len(chunks[0]), width, jobs[places[0]])
         for chunk in chunks:
             results.update(zip(chunk, stack.train([jobs[p] for p in chunk]), strict=True))
     return [results[place] for place in range(len(jobs))]

@@ -9,10 +9,10 @@ from torch import nn
 from simulator.kernels.conv import ConvPool, FlattenImages, Size
 from simulator.kernels.dense import Dense
 from simulator.kernels.losses import cross_entropy, squared_error
-from simulator.kernels.stack import Kernel, Layer, Models
+from simulator.kernels.stack import FEW_STEPS, Kernel, Layer, Models
 from simulator.models import Shape
 
-__all__ = ["Kernel", "Models", "kernel_for"]
+__all__ = ["FEW_STEPS", "Kernel", "Models", "kernel_for"]
 
 _MOST_JOBS = 32
 _STACKED_PARAMETERS = 2_000_000
@@ -23,14 +23,14 @@ _LARGE = 200_000
 
 def kernel_for(module: nn.Module, input_shape: Shape, regression: bool) -> Kernel | None:
     """None: no kernel knows this module, train it with autograd."""
-    layers = _layers(_flat(module), input_shape)
-    if layers is None:
+    layers, for_few_steps = (_layers(_flat(module), input_shape, swap) for swap in (True, False))
+    if layers is None or for_few_steps is None:
         return None
     size = sum(parameter.numel() for parameter in module.parameters())
     busy_alone = size > _LARGE or any(isinstance(layer, ConvPool) for layer in layers)
     jobs_at_once = 1 if busy_alone else min(_MOST_JOBS, _STACKED_PARAMETERS // size)
     loss = squared_error if regression else cross_entropy
-    return Kernel(layers, loss, jobs_at_once)
+    return Kernel(layers, loss, jobs_at_once, Kernel(for_few_steps, loss, jobs_at_once))
 
 
 def _flat(module: nn.Module) -> list[nn.Module]:
@@ -39,8 +39,8 @@ def _flat(module: nn.Module) -> list[nn.Module]:
     return [module]
 
 
-def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
-    """``shape``: of the samples that the modules are given."""
+def _layers(modules: list[nn.Module], shape: Shape, swap: bool) -> list[Layer] | None:
+    """``shape``: of the samples that the modules are given; ``swap``: a first Dense's weights."""
     layers: list[Layer] = []
     while modules:
         match modules:
@@ -55,16 +55,16 @@ def _layers(modules: list[nn.Module], shape: Shape) -> list[Layer] | None:
                     layers.append(FlattenImages(_image(shape)))
                 shape = (prod(shape),)
             case [nn.Linear() as linear, nn.ReLU(), *modules]:
-                layers.append(_dense(linear, relu=True, is_first=not layers))
+                layers.append(_dense(linear, True, not layers, swap))
             case [nn.Linear() as linear, *modules]:
-                layers.append(_dense(linear, relu=False, is_first=not layers))
+                layers.append(_dense(linear, False, not layers, swap))
             case _:
                 return None
     return layers
 
 
-def _dense(linear: nn.Linear, relu: bool, is_first: bool) -> Dense:
-    return Dense(linear.in_features, linear.out_features, relu, is_first)
+def _dense(linear: nn.Linear, relu: bool, is_first: bool, swap: bool) -> Dense:
+    return Dense(linear.in_features, linear.out_features, relu, is_first, is_first and swap)
 
 
 def _is_plain(conv: nn.Conv2d, pool: nn.MaxPool2d) -> bool:

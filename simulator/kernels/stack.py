@@ -4,8 +4,9 @@ Forward and backward passes are written by hand; autograd would cost more than t
 small models. What becomes of a copy is a function of that copy and its batch alone, to the bit.
 That holds because of what is used, and tests/simulator/test_cohort.py watches over it:
 
-- ``bmm``: a slice does not depend on the others, nor on its alignment. Only a single slice goes
-  another way in MKL if one of its sides is 1; then there are never fewer than two.
+- ``bmm``: a slice does not depend on the others; nor, since MKL is asked for it, on its alignment
+  (with AVX2, results of fewer than eight columns did). Only a single slice goes another way in MKL
+  if one of its sides is 1; then there are never fewer than two.
 - ``exp``, ``log``: MKL's do not depend on the place of a number in its tensor. (Those of
   ``torch.sigmoid`` do, at a tensor's end; ``tanh`` does not.)
 - Sums are taken along one axis of a copy at a time.
@@ -13,6 +14,7 @@ That holds because of what is used, and tests/simulator/test_cohort.py watches o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -21,6 +23,8 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+
+os.environ.setdefault("MKL_CBWR", "AUTO")  # MKL reads it when it first computes
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,18 @@ class Loss(Protocol):
         ...
 
 
+FEW_STEPS = 8
+"""From about here on it pays to store a first layer's weights swapped (docs/performance.md)."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     layers: Sequence[Layer]
     loss: Loss
     jobs_at_once: int
     """How many copies are fastest."""
+    for_few_steps: Kernel | None = None
+    """The same for jobs of fewer than ``FEW_STEPS``."""
 
     @property
     def slots(self) -> list[Slot]:

@@ -77,7 +77,7 @@ def some_jobs(task, rng):
             start=start_of(task, rng.randrange(3)),
             pull=rng.choice((0.0, 0.0, 0.3)),
             shift=rng.choice((None, None, 0.01 * torch.randn(size))),
-            steps=rng.choice((None, 1, 2, 4)),
+            steps=rng.choice((None, 1, 2, 9)),
             learning_rate=rng.choice((None, 0.03)),
             count=count,
         )
@@ -147,8 +147,9 @@ def test_same_training_as_one_job_at_a_time_with_autograd(name, training):
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str
 )
+@pytest.mark.parametrize("few_steps", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_are_those_of_autograd(name, dtype, tolerance):
+def test_gradients_are_those_of_autograd(name, few_steps, dtype, tolerance):
     """Batches of 7 filled up to 9, in two rows that differ."""
     section, shape, outputs, regression = MODELS[name]
     x, y = samples_for(shape, outputs, regression, section, 18, np.random.default_rng(1))
@@ -159,6 +160,7 @@ def test_gradients_are_those_of_autograd(name, dtype, tolerance):
     modules = [build_model(section, shape, outputs).to(dtype) for _ in range(2)]
     starts = [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
     kernel = kernel_for(modules[0], shape, regression)
+    kernel = kernel.for_few_steps if few_steps else kernel
     count = min(2, kernel.jobs_at_once)
     for first in range(0, 2, count):
         stack = slice(first, first + count)
