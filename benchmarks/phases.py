@@ -51,6 +51,10 @@ class Clock:
 
         setattr(owner, name, timed)
 
+    def restart(self) -> None:
+        self._turn()
+        self.spent.clear()
+
     def stop(self) -> None:
         self._turn()
 
@@ -65,7 +69,7 @@ def measure(path: Path, settings: list[str], workers: int) -> tuple[Counter[str]
         selector = getattr(sim.algorithm, "selector", None)
         if selector is not None:
             clock.wrap(selector, "select", "selection")
-        clock.spent.clear()  # setting up is no part of a long run
+        clock.restart()  # setting up is no part of a long run
         began(sim)
 
     saved = {
