@@ -88,6 +88,20 @@ class Leg(NamedTuple):
     link: Link
 
 
+class Way(NamedTuple):
+    """All that a transfer needs to know of its legs, where it shares the slowest channel."""
+
+    channel: int
+    link: Link
+    work: float
+    """In ns, alone."""
+    latency: Time
+    """Of the other channels."""
+    pace: float
+    associations: tuple[Pair, ...]
+    """Device and gateway of each leg through the air."""
+
+
 class ProfileNetwork:
     """Times measured by ns-3 beforehand, shared as ns-3 shares them."""
 
@@ -103,25 +117,22 @@ class ProfileNetwork:
         self._latency: dict[FlowId, tuple[Time, bool]] = {}
         """Of transfers under way: what comes after their channel, and whether they are lost."""
         self._entering: list[tuple[Time, FlowId, int, Load]] = []
-        self._planned: list[tuple[Time, int, int]] = []
-        """When something happens on a channel, and the version of that plan."""
+        self._planned: list[tuple[Time, int, int, Event]] = []
+        """When something happens on a channel, the version of that plan, and what."""
+        self._ways: dict[tuple[NodeId | None, ...], Way] = {}
         self._arrivals = Arrivals()
         self._sent = 0
 
     def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
-        legs = list(self._legs(src, dst))
+        way = self._way(src, dst, nbytes)
         flow = self._sent
         self._sent += 1
         factor, lost = self._noise.draw()
-        channel, work, latency = self._slowest(legs, nbytes)
-        link = next(leg.link for leg in legs if leg.channel == channel)
-        if channel >= len(self._topology.nodes) and len(legs) > 1:
-            link = link._replace(device=legs[0].link.device)  # a pace is a device's, not a wire's
-        work *= factor
-        load = Load(flow, link, work, work / max(nbytes, 1), self._pace(legs))
-        self._latency[flow] = latency, lost
-        begin = now + self._associate(legs)
-        heappush(self._entering, (begin, flow, channel, load))
+        work = way.work * factor
+        load = Load(flow, way.link, work, work / max(nbytes, 1), way.pace)
+        self._latency[flow] = way.latency, lost
+        begin = now + self._associate(way.associations)
+        heappush(self._entering, (begin, flow, way.channel, load))
         return flow
 
     def advance(self, limit: Time) -> Completion | None:
@@ -130,9 +141,8 @@ class ProfileNetwork:
         return self._arrivals.pop(limit)
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
-        legs = list(self._legs(src, dst))
-        _, work, latency = self._slowest(legs, nbytes)
-        return latency + math.ceil(max(work, nbytes / self._pace(legs)) - SLACK_NS)
+        way = self._way(src, dst, nbytes)
+        return way.latency + math.ceil(max(way.work, nbytes / way.pace) - SLACK_NS)
 
     def close(self) -> None:
         pass
@@ -159,7 +169,8 @@ class ProfileNetwork:
         self._entering = [(at, load.flow, channel, load) for at, channel, load in entering]
         for number, now, rows in state["cells"]:
             cell = self._cells[number] = self._new_cell(number, now)
-            cell.loads = {load.flow: load for load in map(_loaded, rows)}
+            for load in map(_loaded, rows):
+                cell.add(load)
             self._plan(number)
         self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
@@ -174,20 +185,21 @@ class ProfileNetwork:
             if entering[0][0] > limit:
                 return False
             begin, _, channel, load = heappop(entering)
+            loads = [load]
+            while entering and entering[0][0] == begin and entering[0][2] == channel:
+                loads.append(heappop(entering)[3])
             if channel not in self._cells:
                 self._cells[channel] = self._new_cell(channel, -FOREVER)
-            self._cells[channel].enter(begin, load)
+            self._cells[channel].enter(begin, *loads)
         elif planned and planned[0][0] <= limit:
-            channel = heappop(planned)[1]
-            self._happen(channel)
+            _, channel, _, event = heappop(planned)
+            self._happen(channel, event)
         else:
             return False
         self._plan(channel)
         return True
 
-    def _happen(self, channel: int) -> None:
-        event = self._cells[channel].next_event()
-        assert isinstance(event, Event)
+    def _happen(self, channel: int, event: Event) -> None:
         self._cells[channel].handle(event)
         if event.is_end:
             flow = event.load.flow
@@ -198,11 +210,30 @@ class ProfileNetwork:
         cell = self._cells[channel]
         event = cell.next_event()
         if event is not None:
-            heappush(self._planned, (event.time, channel, cell.version))
+            heappush(self._planned, (event.time, channel, cell.version, event))
 
     def _new_cell(self, channel: int, now: Time) -> Cell:
         wired = channel >= len(self._topology.nodes)
         return Cell(WIRE if wired else self._profile.contention, now)
+
+    def _way(self, src: NodeId, dst: NodeId, nbytes: int) -> Way:
+        """A device is always found at the gateway that it has last associated with."""
+        key = src, dst, nbytes, self._gateway.get(src), self._gateway.get(dst)
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._find_way(list(self._legs(src, dst)), nbytes)
+        return way
+
+    def _find_way(self, legs: list[Leg], nbytes: int) -> Way:
+        channel, work, latency = self._slowest(legs, nbytes)
+        link = next(leg.link for leg in legs if leg.channel == channel)
+        nodes = len(self._topology.nodes)
+        if channel >= nodes and len(legs) > 1:
+            link = link._replace(device=legs[0].link.device)  # a pace is a device's, not a wire's
+        pace = min(self._pace_of(leg.link.device) for leg in legs)
+        air = (leg.link for leg in legs if leg.channel < nodes)
+        associations = tuple((link.device, link.access_point) for link in air)
+        return Way(channel, link, work, latency, pace, associations)
 
     def _slowest(self, legs: list[Leg], nbytes: int) -> tuple[int, float, Time]:
         """The channel with the most work, that work in ns, and the latency of all others."""
@@ -252,18 +283,14 @@ class ProfileNetwork:
             return Leg(self._wires[low] + (not up), pair, Link(high, low, False))
         return Leg(self._profile.channels[high], pair, Link(high, low, up))
 
-    def _associate(self, legs: list[Leg]) -> Time:
+    def _associate(self, associations: tuple[Pair, ...]) -> Time:
         """A device that was elsewhere, or nowhere, associates first."""
         wait = 0
-        for leg in legs:
-            device, gateway = leg.link.device, leg.link.access_point
-            if leg.channel < len(self._topology.nodes) and self._gateway.get(device) != gateway:
+        for device, gateway in associations:
+            if self._gateway.get(device) != gateway:
                 self._gateway[device] = gateway
                 wait = to_ns(self._profile.association_s)
         return wait
-
-    def _pace(self, legs: list[Leg]) -> float:
-        return min(self._pace_of(leg.link.device) for leg in legs)
 
     def _pace_of(self, node: NodeId) -> float:
         limit = None
