@@ -29,7 +29,7 @@ def train_together(task: Task, kernel: Kernel, jobs: Sequence[Job]) -> list[Resu
     for place in sorted(range(len(jobs)), key=lambda place: -steps[place]):
         job = jobs[place]
         is_short = steps[place] < FEW_STEPS
-        alike[_width(task, job), is_short, bool(job.pull), job.shift is not None].append(place)
+        alike[_width(task, job), is_short, _kind(task, job)].append(place)
     results: dict[int, Result] = {}
     for (width, is_short, *_), places in alike.items():
         chunks = _chunks(places, kernel.jobs_at_once)
@@ -60,7 +60,10 @@ class _Stack:
         self._task, self._kernel, self._width = task, kernel, width
         self._fewest = kernel.fewest_copies(width)
         self._models = Models(kernel.slots, max(most_jobs, self._fewest))
-        self._steering = _Steering(task, self._models, like) if _is_steered(task, like) else None
+        self._steering = _Steering(task, self._models, like) if _is_steered(task) else None
+        self._keep, has_drift = _kind(task, like)
+        drifts = has_drift and not self._steering
+        self._drift = Models(kernel.slots, len(self._models.blocks[0])) if drifts else None
         self._active = 0
 
     def train(self, jobs: list[Job]) -> list[Result]:
@@ -72,6 +75,8 @@ class _Stack:
         self._models.load([job.start for job in jobs])
         if self._steering:
             self._steering.load(jobs)
+        if self._drift:
+            self._drift.load([_drift(self._task, job) for job in jobs])
         models = [torch.empty(0)] * len(jobs)
         for begin, end in pairwise([0, *sorted(set(steps))]):
             self._work_on(max(sum(count >= end for count in steps), self._fewest))
@@ -89,7 +94,8 @@ class _Stack:
             return
         self._active = active
         gradients = self._steering.gradients.first(active) if self._steering else None
-        self._step = self._kernel.at_work(self._models.first(active), gradients, self._width)
+        values = self._models.first(active)
+        self._step = self._kernel.at_work(values, gradients, self._width, self._keep)
         self._x = self._task.x_train.new_empty(active, self._width, *self._task.x_train.shape[1:])
 
     def _take_step(self, plan: _Plan, now: int) -> None:
@@ -99,6 +105,12 @@ class _Stack:
         plan.losses[here] = self._step(self._x, plan.truth[here], plan.weights[here])
         if self._steering:
             self._steering.move(self._active)
+        if self._drift:
+            pairs = zip(
+                self._models.first(self._active), self._drift.first(self._active), strict=True
+            )
+            for value, drift in pairs:
+                value.add_(drift)
 
 
 @dataclass(frozen=True)
@@ -135,7 +147,7 @@ def _plan(task: Task, jobs: Sequence[Job], steps: Sequence[int], width: int) -> 
     by_step = torch.from_numpy(samples).transpose(0, 1).contiguous()
     share_by_step = torch.from_numpy(shares).transpose(0, 1).contiguous()
     weights = share_by_step
-    if not _is_steered(task, jobs[0]):  # then the kernel moves models by what it finds
+    if not _is_steered(task):  # then the kernel moves models by what it finds
         weights = share_by_step * torch.tensor([[_rate(task, job)] for job in jobs])
     losses = torch.zeros_like(share_by_step)
     return _Plan(by_step, share_by_step, weights, task.y_train[by_step], losses)
@@ -153,13 +165,27 @@ def _rate(task: Task, job: Job) -> float:
     return task.training.learning_rate if job.learning_rate is None else job.learning_rate
 
 
-def _is_steered(task: Task, job: Job) -> bool:
-    training = task.training
-    return bool(job.pull or job.shift is not None or training.momentum or training.clip_norm)
+def _kind(task: Task, job: Job) -> tuple[float, bool]:
+    """What a step without momentum and clipping does to the model, besides its gradient.
+
+    w - rate * (gradient + pull * (w - start) + shift) is ``keep * w + drift - rate * gradient``:
+    one number, and a vector that stays the same over all steps of a job. Is there such a vector?
+    """
+    keep = 1.0 - _rate(task, job) * job.pull
+    return keep, bool(job.pull) or job.shift is not None
+
+
+def _drift(task: Task, job: Job) -> Tensor:
+    drift = (_rate(task, job) * job.pull) * job.start
+    return drift if job.shift is None else drift.sub_(job.shift, alpha=_rate(task, job))
+
+
+def _is_steered(task: Task) -> bool:
+    return bool(task.training.momentum or task.training.clip_norm)
 
 
 class _Steering:
-    """Moves models along anything but their bare gradients, which a kernel writes here."""
+    """Moves models with momentum or clipping, along gradients that a kernel writes here."""
 
     def __init__(self, task: Task, models: Models, like: Job) -> None:
         def room() -> Models:

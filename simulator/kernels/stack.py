@@ -94,26 +94,31 @@ def _copy(source: np.ndarray, target: np.ndarray) -> None:
 
 
 class Parameter:
-    """A slot's block, and where its gradient goes: another block, or off the block itself."""
+    """A slot's block, and where its gradient goes: another block, or off the block itself.
 
-    def __init__(self, value: Tensor, gradient: Tensor | None) -> None:
+    In the latter case ``keep`` is what the block is multiplied by first.
+    """
+
+    def __init__(self, value: Tensor, gradient: Tensor | None, keep: float) -> None:
         self.value = value
         self._gradient = gradient
+        self._keep = keep
 
     def seen(self, view: Callable[[Tensor], Tensor]) -> Parameter:
         """A part or another shape of it."""
-        return Parameter(view(self.value), None if self._gradient is None else view(self._gradient))
+        gradient = None if self._gradient is None else view(self._gradient)
+        return Parameter(view(self.value), gradient, self._keep)
 
     def take(self, gradient: Tensor) -> None:
         if self._gradient is None:
-            self.value.sub_(gradient)
+            self.value.mul_(self._keep).sub_(gradient)
         else:
             self._gradient.copy_(gradient)
 
     def take_product(self, left: Tensor, right: Tensor) -> None:
         """The gradient is the product; descent costs nothing inside the multiplication."""
         if self._gradient is None:
-            self.value.baddbmm_(left, right, alpha=-1)
+            self.value.baddbmm_(left, right, beta=self._keep, alpha=-1)
         else:
             torch.bmm(left, right, out=self._gradient)
 
@@ -173,11 +178,15 @@ class Kernel:
         return 2 if has_vectors and self.jobs_at_once > 1 else 1
 
     def at_work(
-        self, values: Sequence[Tensor], gradients: Sequence[Tensor] | None, batch: int
+        self,
+        values: Sequence[Tensor],
+        gradients: Sequence[Tensor] | None,
+        batch: int,
+        keep: float = 1.0,
     ) -> Step:
-        """``gradients``: where they are written to; None: subtracted from ``values``."""
+        """``gradients``: where they are written to; None: subtracted from ``keep * values``."""
         goals = [None] * len(values) if gradients is None else gradients
-        parameters = [Parameter(*pair) for pair in zip(values, goals, strict=True)]
+        parameters = [Parameter(*pair, keep) for pair in zip(values, goals, strict=True)]
         passes = []
         for layer in self.layers:
             own, parameters = parameters[: len(layer.slots)], parameters[len(layer.slots) :]
