@@ -53,6 +53,8 @@ class DeviceManager:
     ledger: Ledger
     sketch_params: SketchBase | None = None
     """None: nobody looks at gradients."""
+    learning_rate: float = 1.0
+    """Of jobs that do not say otherwise."""
     sketch: Sketch | None = None
     """None: as above, or not fitted yet."""
     equipped: dict[NodeId, None] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class DeviceManager:
             self.ledger.learn(update)
         sketch = self._sketch(sim)
         if sketch is not None and self._can_sketch(device if self.devices_sketch else gateway):
-            self.ledger.gradients.update(device, sketch.sketch(gradient(update)))
+            self.ledger.gradients.update(device, sketch.sketch(self._gradient(update)))
             self.untold.setdefault(gateway, {})[device] = None
 
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:
@@ -120,7 +122,7 @@ class DeviceManager:
         return self.sketch_params is not None and self.sketch_params.where == "device"
 
     def fit(self, sim: Simulation, updates: Sequence[Update]) -> None:
-        gradients = [gradient(update) for update in updates]
+        gradients = [self._gradient(update) for update in updates]
         self._make_sketch(sim, gradients)
         assert self.sketch is not None
         for update, vector in zip(updates, gradients, strict=True):
@@ -148,6 +150,12 @@ class DeviceManager:
         assert self.sketch_params is not None
         return node in self.equipped or not self.sketch_params.needs_gradients
 
+    def _gradient(self, update: Update) -> torch.Tensor:
+        """The mean of what the local steps went along."""
+        job = update.job
+        rate = self.learning_rate if job.learning_rate is None else job.learning_rate
+        return (job.start - update.model) / (rate * update.num_steps)
+
     def told(self) -> dict[str, Any]:
         """For the run's summary."""
         parts = {"selection": self.selector, "association": self.associator}
@@ -163,8 +171,3 @@ def fitting(ranked: Sequence[NodeId], rates: Sequence[float], free: float) -> li
             chosen.append(device)
             free -= rate
     return chosen
-
-
-def gradient(update: Update) -> torch.Tensor:
-    """The mean of what the local steps went along, but for the step size."""
-    return (update.job.start - update.model) / update.num_steps

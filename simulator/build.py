@@ -90,7 +90,8 @@ def _manager(scenario: Scenario, topology: Topology, associator: Associator) -> 
     sketch = scenario.sketch if _looks_at_gradients(scenario) else None
     gradients = LearningUtility([] if sketch is None else list(topology.devices))
     ledger = Ledger(gradients, section.budget_bytes_per_s, section.latency_weight)
-    return DeviceManager(SELECTORS[section.name](section), associator, ledger, sketch)
+    selector = SELECTORS[section.name](section)
+    return DeviceManager(selector, associator, ledger, sketch, scenario.training.learning_rate)
 
 
 def _needs_data(scenario: Scenario) -> bool:

@@ -103,6 +103,23 @@ def resume(
 
 
 @app.command()
+def study(
+    file: Annotated[Path, typer.Argument(help="Study file (TOML).", metavar="STUDY")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of its runs (default: runs/NAME).")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Runs at a time.")] = 1,
+) -> None:
+    """Run variants of a scenario with several seeds; a table and figures beside published numbers.
+
+    Runs that are done already are not run again: the same command continues a study.
+    """
+    from simulator.study_run import conduct
+
+    conduct(file, out or Path("runs") / file.stem, jobs, console)
+
+
+@app.command()
 def show(scenario: ScenarioFile, set_: Settings = None) -> None:
     """Print the resolved scenario: every key, defaults included, with its meaning."""
     sys.stdout.write(_load(scenario, set_).to_toml())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,6 +18,7 @@ import torch.multiprocessing
 
 from simulator.errors import UserError
 from simulator.events import Job, Result
+from simulator.orphans import end_with_parent
 from simulator.task import Task
 from simulator.trainer import Trainer
 
@@ -140,16 +139,8 @@ def _start_worker(task: Task, arena: torch.Tensor) -> None:
     global _trainer, _arena
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)  # meant for the run, which ends its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     _trainer, _arena = Trainer(task), arena
-
-
-def _end_with_parent() -> None:
-    """A killed run cannot end its workers."""
-    parent = torch.multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _work(slab: int, orders: list[Order]) -> list[float]:

@@ -15,8 +15,8 @@ from simulator.models import Shape
 __all__ = ["FEW_STEPS", "Kernel", "Models", "kernel_for"]
 
 _MOST_JOBS = 32
-_STACKED_PARAMETERS = 2_000_000
-"""More copies of a model than have so many parameters gain nothing."""
+_STACKED_PARAMETERS = 600_000
+"""More copies of a model than have so many parameters leave the cache too often."""
 _LARGE = 200_000
 """Parameters of a model that keeps a core busy by itself."""
 

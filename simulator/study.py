@@ -1,0 +1,199 @@
+"""A study: variants of one scenario, each with several seeds, run side by side and compared.
+
+One TOML file names the scenario, what each variant changes, and what a paper has published. Runs
+lie in folders of their own and are finished ones at a time: a study that was stopped goes on where
+it stood.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import shutil
+import signal
+import tomllib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from simulator.errors import UserError, did_you_mean
+from simulator.folders import make_folder
+from simulator.orphans import end_with_parent
+from simulator.recorder import SCENARIO, SUMMARY
+from simulator.scenario import Scenario, explain_all
+from simulator.section import Section
+
+_TAGS = ("kind", "name")
+
+
+class Variant(Section):
+    name: str = Field(min_length=1)
+    """As tables and figures show it."""
+    change: dict[str, dict[str, Any]] = Field({})
+    """Tables laid over the scenario; one of another kind or name replaces the scenario's."""
+    published: float | None = Field(None, gt=0)
+    """Time to target, as a multiple of the reference's, that the paper reports."""
+    published_bytes: float | None = Field(None, gt=0)
+    """The same for bytes to target."""
+
+
+class Study(Section):
+    title: str
+    scenario: Path
+    """What all variants have in common; seen from the study's folder."""
+    reference: str
+    """The variant that ratios are to."""
+    seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1)
+    source: str = ""
+    """Where the published numbers stand."""
+    variants: tuple[Variant, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [variant.name for variant in self.variants]
+        places = [slug(name) for name in names]
+        if len(set(places)) < len(places):
+            raise ValueError("two variants have the same name, or names of the same letters")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed is given twice")
+        if self.reference not in names:
+            raise ValueError(f"unknown reference; {did_you_mean(self.reference, names)}")
+        return self
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            content = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such study file") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UserError(f"{path}: not a readable TOML file: {error}") from None
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise UserError("\n  ".join([f"{path}:", *explain_all(cls, error)])) from None
+
+
+def slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "variant"
+
+
+@dataclass(frozen=True)
+class Run:
+    variant: str
+    seed: int
+    scenario: Scenario
+    base: Path
+    """Where the scenario's paths start."""
+    folder: Path
+
+
+def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
+    """Every run of the study; all scenarios are checked before any of them begins."""
+    file = path.parent / study.scenario
+    try:
+        common = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: scenario {file} cannot be read ({error})") from None
+    runs = []
+    for variant in study.variants:
+        for seed in study.seeds:
+            content = laid_over(laid_over(common, variant.change), {"run": {"seed": seed}})
+            try:
+                scenario = Scenario.model_validate(content)
+            except ValidationError as error:
+                problems = explain_all(Scenario, error)
+                place = f"{path}: variant {variant.name!r}:"
+                raise UserError("\n  ".join([place, *problems])) from None
+            folder = out / slug(variant.name) / f"seed-{seed}"
+            runs.append(Run(variant.name, seed, scenario, file.parent, folder))
+    return runs
+
+
+def laid_over(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, but for those that become another kind of table."""
+    result = dict(content)
+    for key, value in change.items():
+        before = result.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            other = any(tag in value and before.get(tag) != value[tag] for tag in _TAGS)
+            result[key] = value if other else laid_over(before, value)
+        else:
+            result[key] = value
+    return result
+
+
+def carry_out(runs: list[Run], jobs: int, tell: Callable[[Run, str], None]) -> dict[str, str]:
+    """Run what is not done yet, ``jobs`` at a time; by folder what went wrong."""
+    left = [run for run in runs if not (run.folder / SUMMARY).is_file()]
+    for run in runs:
+        if run not in left:
+            tell(run, "done before")
+    problems: dict[str, str] = {}
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn, _start_worker) as pool:
+        begun = {pool.submit(_carry_out, run): run for run in left}
+        try:
+            for future in as_completed(begun):
+                run, problem = begun[future], future.result()
+                if problem:
+                    problems[str(run.folder)] = problem
+                tell(run, problem or "done")
+        except KeyboardInterrupt:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return problems
+
+
+def _start_worker() -> None:
+    """Between two runs an interrupt is for the study alone; a run saves itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+
+def _carry_out(run: Run) -> str:
+    """In a process of its own; what went wrong, if anything."""
+    from simulator.runner import resume, start
+
+    try:
+        if (run.folder / SCENARIO).is_file() and _is_same(run):
+            summary = resume(run.folder)
+        else:
+            shutil.rmtree(run.folder, ignore_errors=True)
+            summary = start(run.scenario, run.base, run.folder)
+    except UserError as error:
+        return str(error)
+    return "" if summary is not None else "interrupted"
+
+
+def _is_same(run: Run) -> bool:
+    """Whether what was begun there is what the study asks for now; files' places may differ."""
+    began = Scenario.load(run.folder / SCENARIO)
+    return dict(_plain(began)) == dict(_plain(run.scenario))
+
+
+def _plain(section: Section, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from _plain(value, (*keys, name))
+        elif not isinstance(value, Path) and name != "path":
+            yield (*keys, name), value
+
+
+def check_done(runs: list[Run]) -> None:
+    """A finished run of something else would be taken for one of this study."""
+    for run in runs:
+        if (run.folder / SUMMARY).is_file() and not _is_same(run):
+            raise UserError(
+                f"{run.folder}: holds a finished run of another scenario than the study's now; "
+                "remove that folder, or choose another --out"
+            )
+
+
+def prepare(out: Path) -> None:
+    make_folder(out, out)

@@ -1,0 +1,192 @@
+"""What a study found: a table beside the published numbers, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from rich.box import SIMPLE
+from rich.table import Table
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from simulator.compare import human_bytes
+from simulator.parts import BYTE_KINDS
+from simulator.plots import COLOURS
+from simulator.results import Results
+from simulator.study import Run, Study
+
+COLUMNS = {
+    "variant": "variant", "reached": "reached", "seconds": "seconds to target", "spread": "+-",
+    "ratio": "time ratio", "published": "published", "bytes": "bytes to target",
+    "bytes_ratio": "bytes ratio", "published_bytes": "published", "overhead": "overhead",
+    "best": "best accuracy",
+}  # fmt: skip
+
+
+def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
+    """A row for each variant: means over the seeds that reached the target, and how many did."""
+    rows = []
+    for variant in study.variants:
+        results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
+        reached = [m for m in (result.milestone(target) for result in results) if m]
+        seconds = [m.sim_time_s for m in reached]
+        rows.append(
+            {
+                "variant": variant.name,
+                "reached": f"{len(reached)}/{len(results)}",
+                "seconds": np.mean(seconds) if seconds else np.nan,
+                "spread": np.std(seconds, ddof=1) if len(seconds) > 1 else np.nan,
+                "bytes": np.mean([m.total_bytes for m in reached]) if reached else np.nan,
+                "overhead": np.mean([_overhead(result) for result in results]),
+                "best": np.mean([_best(result) for result in results]),
+                "longest": max(result.summary["sim_time_s"] for result in results),
+                "published": variant.published,
+                "published_bytes": variant.published_bytes,
+            }
+        )
+    table = pd.DataFrame(rows)
+    first = table[table["variant"] == study.reference].iloc[0]
+    table["ratio"] = table["seconds"] / first["seconds"]
+    table["bytes_ratio"] = table["bytes"] / first["bytes"]
+    return table
+
+
+def _overhead(result: Results) -> float:
+    """Share of all bytes that are no models."""
+    total = sum(result.summary[f"bytes_{kind}"] for kind in BYTE_KINDS)
+    return float(result.summary["bytes_overhead"] / total) if total else 0.0
+
+
+def _best(result: Results) -> float:
+    best = result.summary["best_loss" if result.is_regression else "best_accuracy"]
+    return float("nan") if best is None else float(best)
+
+
+def shown(table: pd.DataFrame) -> list[list[str]]:
+    """Cells as text; who did not reach the target has a lower bound on its time."""
+
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None or pd.isna(value) else format(value, form)
+
+    rows = []
+    for _, row in table.iterrows():
+        missed = pd.isna(row["seconds"])
+        rows.append(
+            [
+                row["variant"], row["reached"],
+                f"> {row['longest']:,.0f}" if missed else number(row["seconds"], ",.0f"),
+                number(row["spread"], ",.0f"), number(row["ratio"], ".2f"),
+                number(row["published"], ".2f"),
+                "-" if pd.isna(row["bytes"]) else human_bytes(row["bytes"]),
+                number(row["bytes_ratio"], ".2f"), number(row["published_bytes"], ".2f"),
+                number(100 * row["overhead"], ".2f") + " %", number(row["best"], ".4f"),
+            ]
+        )  # fmt: skip
+    return rows
+
+
+def terminal_table(study: Study, table: pd.DataFrame, target: float) -> Table:
+    result = Table(title=f"{study.title}: to {target:g}", box=SIMPLE, pad_edge=False)
+    for i, name in enumerate(COLUMNS.values()):
+        result.add_column(name, justify="left" if i == 0 else "right")
+    for row in shown(table):
+        result.add_row(*row)
+    return result
+
+
+def markdown(table: pd.DataFrame) -> str:
+    lines = ["| " + " | ".join(COLUMNS.values()) + " |", "|" + " --- |" + " ---: |" * 10]
+    lines += ["| " + " | ".join(row) + " |" for row in shown(table)]
+    return "\n".join(lines) + "\n"
+
+
+def write(study: Study, runs: list[Run], target: float, out: Path) -> list[Path]:
+    """findings.csv, findings.md, curves.png, ratios.png."""
+    table = findings(study, runs, target)
+    table.to_csv(out / "findings.csv", index=False)
+    (out / "findings.md").write_text(markdown(table))
+    draw_curves(study, runs, target, out / "curves.png")
+    draw_ratios(study, table, out / "ratios.png")
+    return [out / name for name in ("findings.csv", "findings.md", "curves.png", "ratios.png")]
+
+
+def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> None:
+    figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    for i, variant in enumerate(study.variants):
+        results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
+        style = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--"}
+        _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)
+        _draw(by_bytes, results, _sent_gb, variant.name, style)
+    for axes, label in ((by_time, "simulated time [s]"), (by_bytes, "bytes sent [GB]")):
+        axes.axhline(target, color="0.5", lw=1, ls=":")
+        axes.set(xlabel=label, ylabel="test accuracy", xscale="log")
+        axes.grid(alpha=0.3)
+    figure.suptitle(f"{study.title} (mean of {len(study.seeds)} seeds, band: least to most)")
+    by_bytes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _sent_gb(curve: pd.DataFrame) -> pd.Series:
+    total: pd.Series = curve[[f"bytes_{kind}" for kind in BYTE_KINDS]].sum(axis=1) / 1e9
+    return total
+
+
+def _draw(
+    axes: Axes,
+    results: list[Results],
+    x_of: Callable[[pd.DataFrame], pd.Series],
+    label: str,
+    style: dict[str, Any],
+) -> None:
+    curves = []
+    for result in results:
+        score = "loss" if result.is_regression else "accuracy"
+        x = x_of(result.curve).to_numpy(np.float64)
+        y = result.curve[score].to_numpy(np.float64)
+        curves.append((x[x > 0], y[x > 0]))
+    curves = [curve for curve in curves if len(curve[0])]
+    if not curves:
+        return
+    begin = max(x[0] for x, _ in curves)
+    end = max(x[-1] for x, _ in curves)
+    grid = np.geomspace(begin, max(end, begin * 1.01), 200)
+    values = np.array([np.interp(grid, x, y, right=np.nan) for x, y in curves])
+    some = np.isfinite(values).any(axis=0)
+    grid, values = grid[some], values[:, some]
+    axes.plot(grid, np.nanmean(values, axis=0), label=label, lw=1.6, **style)
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    axes.fill_between(grid, low, high, color=style["color"], alpha=0.12, lw=0)
+
+
+def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
+    """Time to target as a multiple of the reference's, ours and published."""
+    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.5 * len(table)), layout="constrained")
+    place = np.arange(len(table))
+    known = table["published"].notna().any()
+    width = 0.38 if known else 0.6
+    ours = table["ratio"].fillna(0.0)
+    axes.barh(place - (width / 2 if known else 0), ours, width, color=COLOURS[0], label="here")
+    if known:
+        published = table["published"].astype(float).fillna(0.0)
+        axes.barh(place + width / 2, published, width, color=COLOURS[4], label="published")
+    for at, ratio in zip(place, table["ratio"], strict=True):
+        text = " not reached" if pd.isna(ratio) else f" {ratio:.2f}"
+        where = 1.0 if pd.isna(ratio) else float(ratio), at - (width / 2 if known else 0)
+        axes.annotate(text, where, va="center", fontsize=8)
+    axes.set_yticks(place, table["variant"])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="0.4", lw=1)
+    axes.set(xlabel=f"time to target, as a multiple of {study.reference}'s")
+    axes.set_title(study.title)
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

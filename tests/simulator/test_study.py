@@ -1,0 +1,146 @@
+"""Studies: variants laid over a scenario, run side by side, continued, compared."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import app
+from simulator.errors import UserError
+from simulator.runner import start
+from simulator.study import Study, laid_over, runs_of
+
+STUDY = """
+title = "Two ways"
+scenario = "small.toml"
+reference = "FedAvg"
+seeds = [1, 2]
+source = "a paper, Table 1"
+
+[[variants]]
+name = "FedAvg"
+published = 1.0
+
+[[variants]]
+name = "Two rounds"
+published = 2.5
+
+[variants.change.algorithm]
+gateway_rounds = 2
+
+[variants.change.compute]
+kind = "constant"
+delay_s = 1.0
+"""
+
+
+@pytest.fixture
+def study(tmp_path, scenario):
+    small = scenario({"run": {"target": 0.5}})
+    (tmp_path / "small.toml").write_text(small.to_toml())
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def conduct(path, *options):
+    return CliRunner().invoke(
+        app, ["study", str(path), "--out", str(path.parent / "out"), *options]
+    )
+
+
+def test_tables_are_merged_unless_they_become_another_kind():
+    before = {"a": {"kind": "x", "k": 1, "deep": {"n": 1, "m": 2}}, "b": 1}
+    assert laid_over(before, {"a": {"deep": {"n": 3}}})["a"]["deep"] == {"n": 3, "m": 2}
+    assert laid_over(before, {"a": {"kind": "x", "k": 2}})["a"]["deep"] == {"n": 1, "m": 2}
+    assert laid_over(before, {"a": {"kind": "y", "j": 1}})["a"] == {"kind": "y", "j": 1}
+    assert before["a"]["k"] == 1
+
+
+def test_a_study_ends_with_a_table_beside_published_numbers(study):
+    done = conduct(study, "--jobs", "2")
+    assert done.exit_code == 0, done.output
+    assert "a paper, Table 1" in done.output
+    out = study.parent / "out"
+    found = pd.read_csv(out / "findings.csv").set_index("variant")
+    times = {
+        variant: [
+            json.loads((out / folder / f"seed-{seed}" / "summary.json").read_text())
+            for seed in (1, 2)
+        ]
+        for variant, folder in {"FedAvg": "fedavg", "Two rounds": "two-rounds"}.items()
+    }
+    for variant, summaries in times.items():
+        mean = sum(s["time_to_target_s"] for s in summaries) / 2
+        assert found.loc[variant, "seconds"] == pytest.approx(mean)
+        assert found.loc[variant, "reached"] == "2/2"
+    ratio = found.loc["Two rounds", "seconds"] / found.loc["FedAvg", "seconds"]
+    assert found.loc["Two rounds", "ratio"] == pytest.approx(ratio)
+    assert found.loc["Two rounds", "published"] == 2.5
+    assert (out / "findings.md").read_text().count("|") > 30
+    for name in ("curves.png", "ratios.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_done_is_not_run_again_and_what_was_begun_goes_on(study):
+    out = study.parent / "out"
+    first, begun, *_ = runs_of(Study.load(study), study, out)
+    start(first.scenario, first.base, first.folder)
+    written = (first.folder / "summary.json").stat().st_mtime_ns
+
+    def pause(sim):
+        sim.interrupted = True
+
+    assert start(begun.scenario, begun.base, begun.folder, watch=pause) is None
+    done = conduct(study)
+    assert done.exit_code == 0, done.output
+    assert (first.folder / "summary.json").stat().st_mtime_ns == written
+    assert (begun.folder / "summary.json").is_file()
+
+
+def test_a_finished_run_of_another_scenario_is_refused(study):
+    assert conduct(study).exit_code == 0
+    study.write_text(STUDY.replace("gateway_rounds = 2", "gateway_rounds = 3"))
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert "two-rounds" in str(done.exception)
+    assert "remove that folder" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title =", "titel =", "titel: unknown key; did you mean 'title'"),
+        ('reference = "FedAvg"', 'reference = "FedAvk"', "did you mean 'FedAvg'"),
+        ('name = "Two rounds"', 'name = "fedavg"', "two variants"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "a seed is given twice"),
+        ("gateway_rounds = 2", "gateway_rouds = 2", "'Two rounds'.*did you mean 'gateway_rounds'"),
+        ("small.toml", "smal.toml", "smal.toml cannot be read"),
+        ("published = 2.5", "published = -1", "published"),
+    ],
+)
+def test_bad_studies_are_refused_before_anything_is_written(study, old, new, message):
+    study.write_text(STUDY.replace(old, new))
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert re.search(message, str(done.exception), re.S), str(done.exception)
+    assert not (study.parent / "out").exists()
+
+
+def test_a_study_needs_a_target(study, scenario):
+    (study.parent / "small.toml").write_text(scenario().to_toml())
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert "target" in str(done.exception)
+
+
+def test_a_failing_run_does_not_stop_the_others(study):
+    study.write_text(
+        STUDY.replace("delay_s = 1.0", 'delay_s = 1.0\n[variants.change.data]\nname = "cinic10"')
+    )
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert "2 of 4 runs failed" in str(done.exception)
+    assert (study.parent / "out/fedavg/seed-2/summary.json").is_file()
