@@ -22,13 +22,6 @@ from simulator.plots import COLOURS
 from simulator.results import Results
 from simulator.study import Run, Study
 
-COLUMNS = {
-    "variant": "variant", "reached": "reached", "seconds": "seconds to target", "spread": "+-",
-    "ratio": "time ratio", "published": "published", "bytes": "bytes to target",
-    "bytes_ratio": "bytes ratio", "published_bytes": "published", "overhead": "overhead",
-    "best": "best accuracy",
-}  # fmt: skip
-
 
 def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
     """A row for each variant: means over the seeds that reached the target, and how many did."""
@@ -69,41 +62,54 @@ def _best(result: Results) -> float:
     return float("nan") if best is None else float(best)
 
 
-def shown(table: pd.DataFrame) -> list[list[str]]:
-    """Cells as text; who did not reach the target has a lower bound on its time."""
+def cells(table: pd.DataFrame) -> pd.DataFrame:
+    """As text; who did not reach the target has a lower bound on its time."""
+    columns = {
+        "variant": table["variant"],
+        "reached": table["reached"],
+        "seconds": [_seconds(row) for _, row in table.iterrows()],
+        "ratio": _numbers(table["ratio"]),
+        "paper": _numbers(table["published"]),
+        "bytes": ["-" if pd.isna(n) else human_bytes(n) for n in table["bytes"]],
+        "ratio ": _numbers(table["bytes_ratio"]),
+        "paper ": _numbers(table["published_bytes"]),
+        "overhead": [f"{100 * share:.2f} %" for share in table["overhead"]],
+        "best": _numbers(table["best"], ".4g"),
+    }
+    shown = pd.DataFrame(columns)
+    silent = [name for name in ("paper", "paper ") if (shown[name] == "-").all()]
+    return shown.drop(columns=silent)
 
-    def number(value: float | None, form: str) -> str:
-        return "-" if value is None or pd.isna(value) else format(value, form)
 
-    rows = []
-    for _, row in table.iterrows():
-        missed = pd.isna(row["seconds"])
-        rows.append(
-            [
-                row["variant"], row["reached"],
-                f"> {row['longest']:,.0f}" if missed else number(row["seconds"], ",.0f"),
-                number(row["spread"], ",.0f"), number(row["ratio"], ".2f"),
-                number(row["published"], ".2f"),
-                "-" if pd.isna(row["bytes"]) else human_bytes(row["bytes"]),
-                number(row["bytes_ratio"], ".2f"), number(row["published_bytes"], ".2f"),
-                number(100 * row["overhead"], ".2f") + " %", number(row["best"], ".4f"),
-            ]
-        )  # fmt: skip
-    return rows
+def _seconds(row: pd.Series) -> str:
+    if pd.isna(row["seconds"]):
+        return f"> {row['longest']:,.0f}"
+    spread = "" if pd.isna(row["spread"]) else f" ± {row['spread']:,.0f}"
+    return f"{row['seconds']:,.0f}{spread}"
+
+
+def _numbers(column: pd.Series, form: str = ".2f") -> list[str]:
+    return ["-" if pd.isna(number) else format(number, form) for number in column]
 
 
 def terminal_table(study: Study, table: pd.DataFrame, target: float) -> Table:
-    result = Table(title=f"{study.title}: to {target:g}", box=SIMPLE, pad_edge=False)
-    for i, name in enumerate(COLUMNS.values()):
-        result.add_column(name, justify="left" if i == 0 else "right")
-    for row in shown(table):
+    result = Table(
+        title=f"{study.title}: to target {target:g}", box=SIMPLE, pad_edge=False,
+        collapse_padding=True, show_edge=False,
+    )  # fmt: skip
+    shown = cells(table)
+    for i, name in enumerate(shown):
+        result.add_column(str(name).strip(), justify="left" if i == 0 else "right", no_wrap=True)
+    for row in shown.itertuples(index=False):
         result.add_row(*row)
     return result
 
 
 def markdown(table: pd.DataFrame) -> str:
-    lines = ["| " + " | ".join(COLUMNS.values()) + " |", "|" + " --- |" + " ---: |" * 10]
-    lines += ["| " + " | ".join(row) + " |" for row in shown(table)]
+    shown = cells(table)
+    lines = ["| " + " | ".join(str(name).strip() for name in shown) + " |"]
+    lines += ["|" + " --- |" + " ---: |" * (len(shown.columns) - 1)]
+    lines += ["| " + " | ".join(row) + " |" for row in shown.itertuples(index=False)]
     return "\n".join(lines) + "\n"
 
 
@@ -128,7 +134,10 @@ def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> Non
         axes.axhline(target, color="0.5", lw=1, ls=":")
         axes.set(xlabel=label, ylabel="test accuracy", xscale="log")
         axes.grid(alpha=0.3)
-    figure.suptitle(f"{study.title} (mean of {len(study.seeds)} seeds, band: least to most)")
+    figure.suptitle(
+        f"{study.title} (mean of {len(study.seeds)} seeds, band: least to most; "
+        "a run that has ended keeps its last value)"
+    )
     by_bytes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -158,16 +167,17 @@ def _draw(
     begin = max(x[0] for x, _ in curves)
     end = max(x[-1] for x, _ in curves)
     grid = np.geomspace(begin, max(end, begin * 1.01), 200)
-    values = np.array([np.interp(grid, x, y, right=np.nan) for x, y in curves])
-    some = np.isfinite(values).any(axis=0)
-    grid, values = grid[some], values[:, some]
-    axes.plot(grid, np.nanmean(values, axis=0), label=label, lw=1.6, **style)
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    values = np.array([np.interp(grid, x, y) for x, y in curves])
+    axes.plot(grid, values.mean(axis=0), label=label, lw=1.6, **style)
+    low, high = values.min(axis=0), values.max(axis=0)
     axes.fill_between(grid, low, high, color=style["color"], alpha=0.12, lw=0)
 
 
 def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
-    """Time to target as a multiple of the reference's, ours and published."""
+    """Time to target as a multiple of the reference's, ours and published.
+
+    On a logarithmic axis where ratios differ by more than ten.
+    """
     figure, axes = plt.subplots(figsize=(8, 1.4 + 0.5 * len(table)), layout="constrained")
     place = np.arange(len(table))
     known = table["published"].notna().any()
@@ -183,10 +193,15 @@ def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
         axes.annotate(text, where, va="center", fontsize=8)
     axes.set_yticks(place, table["variant"])
     axes.invert_yaxis()
-    axes.set_xscale("log")
+    both = pd.concat([table["ratio"], table["published"].astype(float)]).dropna()
+    if len(both) and both.max() > 10 * both.min():
+        axes.set_xscale("log")
+        axes.set_xlim(left=both.min() / 2)
+    axes.margins(x=0.12)
     axes.axvline(1, color="0.4", lw=1)
     axes.set(xlabel=f"time to target, as a multiple of {study.reference}'s")
     axes.set_title(study.title)
-    axes.legend(frameon=False, loc="lower right")
+    if known:
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
