@@ -52,8 +52,8 @@ class SketchBase(Section):
 
 class PcaSection(SketchBase):
     kind: Literal["pca"] = "pca"
-    warm_up_share: float = Field(0.9, gt=0, le=1)
-    """A gateway passes gradients on when this share of its devices has reported."""
+    warm_up_share: float = Field(0.5, gt=0, le=1)
+    """A gateway passes gradients on when so many of its devices have reported; the paper: all."""
     warm_up_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """A device that has not reported after this time is given up; unset: as the algorithm does."""
     warm_up: Literal["network", "free"] = "network"
