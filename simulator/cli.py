@@ -109,6 +109,9 @@ def study(
         Path | None, typer.Option(help="Folder of its runs (default: runs/NAME).")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Runs at a time.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant; may be repeated.")
+    ] = None,
 ) -> None:
     """Run variants of a scenario with several seeds; a table and figures beside published numbers.
 
@@ -116,7 +119,7 @@ def study(
     """
     from simulator.study_run import conduct
 
-    conduct(file, out or Path("runs") / file.stem, jobs, console)
+    conduct(file, out or Path("runs") / file.stem, jobs, only or [], console)
 
 
 @app.command()

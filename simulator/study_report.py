@@ -20,13 +20,13 @@ from simulator.compare import human_bytes
 from simulator.parts import BYTE_KINDS
 from simulator.plots import COLOURS
 from simulator.results import Results
-from simulator.study import Run, Study
+from simulator.study import Run, Study, Variant
 
 
 def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
     """A row for each variant: means over the seeds that reached the target, and how many did."""
     rows = []
-    for variant in study.variants:
+    for variant in _told(study, runs):
         results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
         reached = [m for m in (result.milestone(target) for result in results) if m]
         seconds = [m.sim_time_s for m in reached]
@@ -45,10 +45,15 @@ def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
             }
         )
     table = pd.DataFrame(rows)
-    first = table[table["variant"] == study.reference].iloc[0]
-    table["ratio"] = table["seconds"] / first["seconds"]
-    table["bytes_ratio"] = table["bytes"] / first["bytes"]
+    first = table[table["variant"] == study.reference]
+    for ratio, of in (("ratio", "seconds"), ("bytes_ratio", "bytes")):
+        table[ratio] = table[of] / (first[of].iloc[0] if len(first) else np.nan)
     return table
+
+
+def _told(study: Study, runs: list[Run]) -> list[Variant]:
+    told = {run.variant for run in runs}
+    return [variant for variant in study.variants if variant.name in told]
 
 
 def _overhead(result: Results) -> float:
@@ -125,7 +130,7 @@ def write(study: Study, runs: list[Run], target: float, out: Path) -> list[Path]
 
 def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> None:
     figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    for i, variant in enumerate(study.variants):
+    for i, variant in enumerate(_told(study, runs)):
         results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
         style = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--"}
         _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)

@@ -8,33 +8,46 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulator.errors import UserError
+from simulator.errors import UserError, did_you_mean
+from simulator.recorder import SUMMARY
 from simulator.study import Run, Study, carry_out, check_done, prepare, runs_of
 
 _INTERRUPTED = 130
 
 
-def conduct(file: Path, out: Path, jobs: int, console: Console) -> None:
+def conduct(file: Path, out: Path, jobs: int, only: list[str], console: Console) -> None:
+    """The table has all variants that are done, also those that were not asked for now."""
     study = Study.load(file)
     runs = runs_of(study, file, out)
     target = _target(file, runs)
+    wanted = _wanted(study, runs, only)
     prepare(out)
     check_done(runs)
     try:
-        problems = _run_all(runs, jobs)
+        problems = _run_all(wanted, jobs)
     except KeyboardInterrupt:
         console.print(f"interrupted; the same command continues the study in {out}")
         sys.exit(_INTERRUPTED)
     if problems:
         told = [f"{folder}: {problem}" for folder, problem in problems.items()]
-        raise UserError("\n  ".join([f"{len(problems)} of {len(runs)} runs failed:", *told]))
+        raise UserError("\n  ".join([f"{len(problems)} of {len(wanted)} runs failed:", *told]))
     from simulator.study_report import findings, terminal_table, write
 
+    left = {run.variant for run in runs if not (run.folder / SUMMARY).is_file()}
+    runs = [run for run in runs if run.variant not in left]
     console.print(terminal_table(study, findings(study, runs, target), target))
     if study.source:
         console.print(f"published: {study.source}", highlight=False)
     for path in write(study, runs, target, out):
         console.print(f"written: {path}", highlight=False)
+
+
+def _wanted(study: Study, runs: list[Run], only: list[str]) -> list[Run]:
+    names = [variant.name for variant in study.variants]
+    for name in only:
+        if name not in names:
+            raise UserError(f"--only {name}: no such variant; {did_you_mean(name, names)}")
+    return [run for run in runs if run.variant in (only or names)]
 
 
 def _target(file: Path, runs: list[Run]) -> float:

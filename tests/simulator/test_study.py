@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 from simulator.cli import app
 from simulator.errors import UserError
 from simulator.runner import start
+from simulator.scenario import Scenario
 from simulator.study import Study, laid_over, runs_of
 
+STUDIES = Path(__file__).parents[2] / "scripts" / "studies"
 STUDY = """
 title = "Two ways"
 scenario = "small.toml"
@@ -98,6 +101,25 @@ def test_what_is_done_is_not_run_again_and_what_was_begun_goes_on(study):
     assert done.exit_code == 0, done.output
     assert (first.folder / "summary.json").stat().st_mtime_ns == written
     assert (begun.folder / "summary.json").is_file()
+
+
+def test_one_variant_alone(study):
+    done = conduct(study, "--only", "Two rounds")
+    assert done.exit_code == 0, done.output
+    assert not (study.parent / "out/fedavg").exists()
+    found = pd.read_csv(study.parent / "out/findings.csv").set_index("variant")
+    assert found.index.tolist() == ["Two rounds"]
+    assert pd.isna(found.loc["Two rounds", "ratio"])
+    wrong = conduct(study, "--only", "Two round")
+    assert "did you mean 'Two rounds'" in str(wrong.exception)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_studies_are_good(path, tmp_path):
+    if "[[variants]]" in path.read_text():
+        assert runs_of(Study.load(path), path, tmp_path)
+    else:
+        Scenario.load(path)
 
 
 def test_a_finished_run_of_another_scenario_is_refused(study):
