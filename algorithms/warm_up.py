@@ -192,7 +192,7 @@ class WarmUp:
         sim.manager.fit(sim, everything)
         self.reported = {}
         sim.association.update(sim.manager.reassociate(sim, 0))
-        for node in sorted(self.gateways):
+        for node in sorted(self.gateways) if sim.manager.parameter_bytes(sim) else ():
             self._send_parameters(sim, sim.topology.cloud, node, 1)
         self.algorithm.start(sim)
 

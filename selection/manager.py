@@ -134,7 +134,7 @@ class DeviceManager:
     def _sketch(self, sim: Simulation) -> Sketch | None:
         """Made at once if it needs no warm-up."""
         params = self.sketch_params
-        if self.sketch is None and params is not None and not params.needs_gradients:
+        if self.sketch is None and params is not None and params.warm_up == "none":
             self._make_sketch(sim, [])
         return self.sketch
 
@@ -148,7 +148,7 @@ class DeviceManager:
 
     def _can_sketch(self, node: NodeId) -> bool:
         assert self.sketch_params is not None
-        return node in self.equipped or not self.sketch_params.needs_gradients
+        return node in self.equipped or not self.sketch_params.has_parameters
 
     def _gradient(self, update: Update) -> torch.Tensor:
         """The mean of what the local steps went along."""

@@ -43,24 +43,26 @@ class SketchBase(Section):
     kind: str
     where: Literal["device", "gateway"] = "device"
     """Who computes sketches: devices, as in the paper, or gateways, from the models they get."""
+    warm_up: Literal["none", "network", "free"] = "none"
+    """Every device reports its gradient before the run: over the network, or at no cost at all."""
+    warm_up_share: float = Field(0.5, gt=0, le=1)
+    """A gateway passes gradients on when so many of its devices have reported; the paper: all."""
+    warm_up_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    """A device that has not reported after this time is given up; unset: as the algorithm does."""
 
     @property
-    def needs_gradients(self) -> bool:
-        """It is fitted to gradients of all devices: there is a warm-up."""
+    def has_parameters(self) -> bool:
+        """Whoever computes sketches must be told how."""
         return False
 
 
 class PcaSection(SketchBase):
     kind: Literal["pca"] = "pca"
-    warm_up_share: float = Field(0.5, gt=0, le=1)
-    """A gateway passes gradients on when so many of its devices have reported; the paper: all."""
-    warm_up_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
-    """A device that has not reported after this time is given up; unset: as the algorithm does."""
     warm_up: Literal["network", "free"] = "network"
-    """free: gradients and parameters cost neither time nor bytes, as in the authors' program."""
+    """Gradients and parameters travel; or cost nothing, as in the authors' program."""
 
     @property
-    def needs_gradients(self) -> bool:
+    def has_parameters(self) -> bool:
         return True
 
     components: int = Field(30, ge=1)

@@ -15,7 +15,6 @@ from selection import ASSOCIATORS, SELECTORS
 from selection.associators import Associator
 from selection.ledger import Ledger
 from selection.manager import DeviceManager
-from selection.sketch import PcaSection
 from selection.utility import LearningUtility
 from simulator.compute import DeviceCompute
 from simulator.data.catalog import data_folder
@@ -69,7 +68,7 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
 def _algorithm(scenario: Scenario) -> Algorithm:
     algorithm: Algorithm = ALGORITHMS[scenario.algorithm.name](scenario.algorithm)
     sketch = scenario.sketch
-    if not _looks_at_gradients(scenario) or not isinstance(sketch, PcaSection):
+    if not _looks_at_gradients(scenario) or sketch.warm_up == "none":
         return algorithm
     timeouts = (
         sketch.warm_up_timeout_s,

@@ -143,5 +143,7 @@ def test_unknown_kinds_and_keys_are_refused():
             section(**bad)
 
 
-def test_only_pca_needs_gradients():
-    assert [kind for kind in SKETCHES if section(kind=kind).needs_gradients] == ["pca"]
+def test_only_pca_must_be_fitted():
+    assert [kind for kind in SKETCHES if section(kind=kind).warm_up != "none"] == ["pca"]
+    with pytest.raises(ValidationError):
+        section(kind="pca", warm_up="none")
