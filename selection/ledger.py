@@ -40,7 +40,7 @@ class Ledger:
     seen: dict[NodeId, dict[NodeId, Seen]] = field(default_factory=dict)
     """By gateway and device; pairs that have had a round."""
     estimates_s: dict[NodeId, dict[NodeId, float]] = field(default_factory=dict)
-    """The network's, of a model's way there and back."""
+    """Beliefs about rounds."""
     under_way: dict[NodeId, dict[NodeId, Running]] = field(default_factory=dict)
     selections: dict[NodeId, int] = field(default_factory=dict)
     losses: dict[NodeId, float] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Ledger:
     """With whom a device had its last round."""
 
     def latency_s(self, sim: Simulation, gateway: NodeId, device: NodeId) -> float:
-        """tau_ij: as it was seen, else what the network believes of there and back.
+        """tau_ij: as it was seen, else a belief.
 
-        To a belief is added what rounds with the device's last gateway took longer than believed.
+        To it is added what rounds with the device's last gateway took longer than believed.
         """
         seen = self.seen.get(gateway, {}).get(device)
         if seen is not None:
@@ -68,8 +68,7 @@ class Ledger:
     def _estimate_s(self, sim: Simulation, gateway: NodeId, device: NodeId) -> float:
         estimates = self.estimates_s.setdefault(gateway, {})
         if device not in estimates:
-            both = sim.estimate(gateway, device) + sim.estimate(device, gateway)
-            estimates[device] = both / SECOND
+            estimates[device] = sim.estimate_round(gateway, device) / SECOND
         return estimates[device]
 
     def rate(self, sim: Simulation, gateway: NodeId, device: NodeId) -> float:

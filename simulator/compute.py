@@ -5,6 +5,7 @@ Leaves out what a device does besides: two jobs at once never run on one device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -91,7 +92,15 @@ class DeviceCompute:
             if drops_out(section, rng):
                 return None
         delay = _draw(section, rng) if drawn else self._fixed[node]
-        return to_ns(delay * {"round": 1, "step": steps, "sample": samples}[section.per])
+        return self._in_all(delay, steps, samples)
+
+    def estimate(self, node: NodeId, steps: int, samples: int) -> Time:
+        """What the device always takes; of delays drawn for every job, a typical one."""
+        delay = self._fixed[node] if self._fixed else _typical(self._section)
+        return self._in_all(delay, steps, samples)
+
+    def _in_all(self, delay: float, steps: int, samples: int) -> Time:
+        return to_ns(delay * {"round": 1, "step": steps, "sample": samples}[self._section.per])
 
 
 def rng_of(seed: int, node: NodeId, count: int) -> np.random.Generator:
@@ -109,6 +118,16 @@ def _draw(section: object, rng: np.random.Generator) -> float:
             return min(shift_s + float(rng.lognormal(mu, sigma)), cap_s)
         case ExponentialDelay(shift_s=shift_s, mean_s=mean_s):
             return shift_s + float(rng.exponential(mean_s))
+    raise TypeError(section)
+
+
+def _typical(section: object) -> float:
+    """The median of a log-normal, the mean of an exponential."""
+    match section:
+        case LogNormalDelay(mu=mu, shift_s=shift_s, cap_s=cap_s):
+            return min(shift_s + math.exp(mu), cap_s)
+        case ExponentialDelay(shift_s=shift_s, mean_s=mean_s):
+            return shift_s + mean_s
     raise TypeError(section)
 
 

@@ -87,12 +87,12 @@ class ClassCompute:
         return self._known[self.names[node]]
 
     def duration(self, node: NodeId, count: int, steps: int, samples: int) -> Time | None:
-        section, own = self._section, self.class_of(node)
+        section = self._section
         rng = rng_of(self._seed, node, 1 + count)
         if drops_out(section, rng):
             return None
         factor = float(rng.lognormal(-(section.sigma**2) / 2, section.sigma))
-        seconds = self._flops * samples / (1e9 * own.gflops * own.cores) * factor
+        seconds = self._seconds(node, samples) * factor
         if seconds > LONGEST_S:
             raise UserError(
                 f"[compute] a job of {samples} samples takes {seconds:.3g} s on class "
@@ -100,3 +100,10 @@ class ClassCompute:
                 "gflops or choose a smaller model"
             )
         return to_ns(seconds)
+
+    def estimate(self, node: NodeId, steps: int, samples: int) -> Time:
+        return to_ns(self._seconds(node, samples))
+
+    def _seconds(self, node: NodeId, samples: int) -> float:
+        own = self.class_of(node)
+        return self._flops * samples / (1e9 * own.gflops * own.cores)

@@ -230,6 +230,13 @@ class Simulation:
         """The network's belief about a lone model transfer; for selectors and associators."""
         return self.network.estimate(src, dst, self.learner.model_bytes)
 
+    def estimate_round(self, gateway: NodeId, device: NodeId) -> Time:
+        """A belief about a model's way to the device, an ordinary job there, and the way back."""
+        assert self.model is not None
+        steps, samples = self.learner.work(Job(node=device, start=self.model))
+        computing = self.compute.estimate(device, steps, samples)
+        return self.estimate(gateway, device) + computing + self.estimate(device, gateway)
+
     def devices_of(self, gateway: NodeId) -> list[NodeId]:
         return self.association.members(gateway)
 

@@ -56,6 +56,10 @@ class Compute(Protocol):
         """How long a job takes; None: the device never finishes it."""
         ...
 
+    def estimate(self, node: NodeId, steps: int, samples: int) -> Time:
+        """How long a job should take: a belief for selectors, never the clock."""
+        ...
+
 
 class Recorder(Protocol):
     def transfer(

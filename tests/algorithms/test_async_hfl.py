@@ -77,6 +77,9 @@ class Compute:
     def __init__(self, first):
         self.first = first
 
+    def estimate(self, node, steps, samples):
+        return 0
+
     def duration(self, node, count, steps, samples):
         seconds = self.first.get(node, TRAINING_S[node]) if count == 0 else TRAINING_S[node]
         return None if seconds is None else seconds * SECOND

@@ -152,6 +152,9 @@ class Sleepy:
     def __init__(self, first_of_d1):
         self.first_of_d1 = first_of_d1
 
+    def estimate(self, node, steps, samples):
+        return 0
+
     def duration(self, node, count, steps, samples):
         return self.first_of_d1 if (node, count) == (D1, 0) else 10 * SECOND
 

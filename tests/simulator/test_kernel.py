@@ -54,6 +54,9 @@ class Learner:
 
 
 class Compute:
+    def estimate(self, node, steps, samples):
+        return 0
+
     def duration(self, node, count, steps, samples):
         return 2 * SECOND
 
