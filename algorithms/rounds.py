@@ -127,9 +127,9 @@ class GatewayRounds:
     def enter(
         self, sim: Simulation, gateway: NodeId, epoch: int, model: torch.Tensor
     ) -> GatewayUpdate | None:
-        """Begin from the cloud's model, unless the gateway has a newer one already."""
+        """Begin from the cloud's model, unless the gateway has a newer one, or is at work on it."""
         before = self.gateways.get(gateway)
-        if before and before.epoch >= epoch:
+        if before and (before.epoch > epoch or (before.epoch == epoch and before.rounds_left)):
             return None
         gathering = before.gathering if before else Gathering()
         for device in gathering.waiting:
