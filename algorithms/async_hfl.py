@@ -218,7 +218,7 @@ class AsyncHFL:
     def _hear(self, sim: Simulation, gateway: NodeId, message: CloudModel) -> None:
         state = self.gateways.get(gateway)
         if state is None:
-            idle = sim.devices_of(gateway)
+            idle = self.migration.staying(sim, gateway)
             self.gateways[gateway] = Gateway(message.model, message.epoch, idle)
         elif message.epoch > max(state.cloud_epoch, state.newest.epoch if state.newest else 0):
             state.newest = message
@@ -285,13 +285,13 @@ class AsyncHFL:
         return True
 
     def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
-        self.migration.learn(decision)
-        idle = self.gateways[gateway].idle
+        self.migration.learn(sim, gateway, decision)
+        state = self.gateways.get(gateway)
+        idle = state.idle if state else sim.devices_of(gateway)
         idle[:] = [device for device in idle if not self.migration.leaves(sim, gateway, device)]
 
     def _join(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
-        """At its new gateway; at its old one again, if it was never told."""
-        sim.association[device] = gateway
+        self.migration.arrive(sim, gateway, device)
         if gateway in self.gateways:  # else it has no model yet, and asks when it has
             self.gateways[gateway].idle.append(device)
             self._ask_devices(sim, gateway)
