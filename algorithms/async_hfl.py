@@ -145,6 +145,8 @@ class AsyncHFL:
     started: dict[NodeId, Order] = field(default_factory=dict)
     """By device: the newest order that has reached it."""
     migration: Migration = field(default_factory=Migration)
+    sent: dict[NodeId, int] = field(default_factory=dict)
+    """By gateway: the epoch of the newest model on its way to it, or there."""
 
     def start(self, sim: Simulation) -> None:
         self.model = sim.model
@@ -205,12 +207,12 @@ class AsyncHFL:
     def _send_cloud_model(self, sim: Simulation, gateways: list[NodeId]) -> None:
         assert self.model is not None
         for gateway in gateways:
+            self.sent[gateway] = self.epoch
             sim.send(sim.topology.cloud, gateway, CloudModel(self.epoch, self.model))
 
     def _send_first_again(self, sim: Simulation, gateway: NodeId, lost_epoch: int) -> None:
         """Unless the gateway has a model, or a newer one is on its way to it already."""
-        newer_follows = self.params.cloud_sends_to == "all" and lost_epoch < self.epoch
-        if gateway not in self.gateways and not newer_follows:
+        if gateway not in self.gateways and self.sent[gateway] == lost_epoch:
             self._send_cloud_model(sim, [gateway])
 
     # A gateway

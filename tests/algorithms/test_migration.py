@@ -82,6 +82,15 @@ def test_a_gateway_without_devices_gets_a_model_when_it_gets_devices():
     assert arrivals(sim, D0, G1) == [32]
 
 
+def test_a_lost_first_model_is_sent_again_though_the_cloud_has_gone_on():
+    # g1's model of 14 s (flow 6) is lost at 34 s, after the second epoch (33 s), whose model it was not
+    # sent: d0's move (8) takes until 45 s. It has a model at 36 s; d0: 45 + 3 + 10 + 3 s
+    slow = {6: 20, 8: 30}
+    sim = run(async_hfl(), associator=Mover({D0: G1}), until_s=61, slow=slow, lose=(6,))
+    assert arrivals(sim, CLOUD, G1) == [36, 54]  # at 54 s that of the third epoch
+    assert arrivals(sim, D0, G1) == [61]
+
+
 def test_a_decision_before_the_gateways_first_model():
     # g1's first model (flow 1) takes 30 s; the cloud decides at 14 s, g1 hears of it at 16 s.
     algorithm = async_hfl(cloud_sends_to="uploader")

@@ -14,8 +14,10 @@ from by_hand import (
     G1,
     PAIR,
     HandLearner,
+    Mover,
     arrivals,
     cloud_rows,
+    overhead,
     rows,
     run,
     starts,
@@ -23,6 +25,7 @@ from by_hand import (
 
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
+from selection.sketch import FullSection
 
 BY_HAND = {"alpha": 0.5, "staleness": {"kind": "polynomial", "q": 1}}
 """s(1) = 1/2, s(3) = 1/4: weights 1/4 and 1/8."""
@@ -73,6 +76,16 @@ def test_an_upload_that_is_lost_is_sent_again():
     sim = simulate(lose=(5, 6))
     assert cloud_rows(sim)[-1] == (23, 1, 7 / 4)
     assert sim.progress.bytes_by_kind["backhaul"] == 8 * (1 + 3)
+
+
+def test_an_upload_is_sent_again_with_what_came_along():
+    # Of d0 and d1 each, number, latency and full gradient: 8 + 8 bytes; before, 8 bytes from each.
+    associator = Mover()
+    associator.uses_gradients = True
+    sim = simulate(lose=(5,), associator=associator, sketch=FullSection(kind="full"))
+    sent = [row for row in overhead(sim) if row[3] == CLOUD]
+    assert sent == [(21, "lost", G0, CLOUD, 32), (22, "arrived", G0, CLOUD, 32)]
+    assert sim.progress.bytes_by_kind["overhead"] == 2 * 8 + 2 * 32
 
 
 def test_an_answer_that_is_lost_is_sent_again():
