@@ -57,8 +57,8 @@ class DeviceManager:
     """None: as above, or not fitted yet."""
     equipped: dict[NodeId, None] = field(default_factory=dict)
     """Who can compute sketches of gradients, of those who must be told how."""
-    untold: dict[NodeId, dict[NodeId, None]] = field(default_factory=dict)
-    """By gateway: of whom the cloud does not know the latest."""
+    untold: dict[NodeId, dict[NodeId, bool]] = field(default_factory=dict)
+    """By gateway: whose latest latency the cloud does not know, and whether nor his sketch."""
 
     def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]:
         ledger = self.ledger
@@ -77,6 +77,7 @@ class DeviceManager:
 
     def end(self, sim: Simulation, gateway: NodeId, device: NodeId, update: Update | None) -> None:
         self.ledger.end(sim, gateway, device, update is not None)
+        self.untold.setdefault(gateway, {}).setdefault(device, False)
         if update is None:
             return
         if self.selector.uses_losses:
@@ -84,7 +85,7 @@ class DeviceManager:
         sketch = self._sketch(sim)
         if sketch is not None and self._can_sketch(device if self.devices_sketch else gateway):
             self.ledger.gradients.update(device, sketch.sketch(gradient(update)))
-            self.untold.setdefault(gateway, {})[device] = None
+            self.untold[gateway][device] = True
 
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:
         losses = _NUMBER_BYTES if self.selector.uses_losses else 0
@@ -94,12 +95,14 @@ class DeviceManager:
         return losses + sketch.sketch_bytes(sim.learner.model_bytes)
 
     def upload_bytes(self, sim: Simulation, gateway: NodeId) -> int:
-        """Of each device of which there is something new: its number, latency and sketch."""
+        """Of each device that was asked since: its number, latency, and sketch if there is one."""
         untold = self.untold.pop(gateway, {})
-        if self.sketch is None or not self.associator.uses_gradients:
+        if not isinstance(self.associator, Reassociator):
             return 0
-        sketch_bytes = self.sketch.sketch_bytes(sim.learner.model_bytes)
-        return len(untold) * (2 * _NUMBER_BYTES + sketch_bytes)
+        nbytes = 2 * _NUMBER_BYTES * len(untold)
+        if self.sketch is None or not self.associator.uses_gradients:
+            return nbytes
+        return nbytes + sum(untold.values()) * self.sketch.sketch_bytes(sim.learner.model_bytes)
 
     def reassociate(self, sim: Simulation, epoch: int) -> dict[NodeId, NodeId]:
         if not isinstance(self.associator, Reassociator):

@@ -6,6 +6,7 @@ from by_hand import FakeSim, Mover, update_of
 from selection.associators import Nearest, NearestSection
 from selection.ledger import Ledger
 from selection.manager import DeviceManager, fitting, gradient
+from selection.rfl_ha import RflHa, RflHaSection
 from selection.simple import (
     HighLoss,
     HighLossSection,
@@ -180,7 +181,7 @@ def test_the_full_gradient_is_a_model_more(sim):
 
 
 def test_gateways_tell_the_cloud_of_whom_there_is_something_new(sim):
-    """Number, latency, sketch: 4 + 4 + 8 bytes of each."""
+    """Number, latency, sketch: 4 + 4 + 8 bytes of each; of C there is no sketch."""
     pca = fitted(manager(ALL, PcaSection(components=2), to_utility()), sim)
     assert pca.upload_bytes(sim, G1) == 0  # the cloud made the fit
     for node in (A, B, D):
@@ -190,9 +191,20 @@ def test_gateways_tell_the_cloud_of_whom_there_is_something_new(sim):
     answer(pca, sim, D, G2)
     pca.begin(sim, G1, C)
     pca.end(sim, G1, C, None)
-    assert pca.upload_bytes(sim, G1) == 2 * 16
+    assert pca.upload_bytes(sim, G1) == 2 * 16 + 8
     assert pca.upload_bytes(sim, G1) == 0
     assert pca.upload_bytes(sim, G2) == 16
+
+
+def test_gateways_tell_the_cloud_latencies_if_it_associates_by_them(sim):
+    """Number and latency: 4 + 4 bytes of each."""
+    rfl_ha = manager(associator=RflHa(RflHaSection(name="rfl-ha")))
+    for device in (A, B, A):
+        answer(rfl_ha, sim, device)
+    rfl_ha.begin(sim, G1, C)
+    rfl_ha.end(sim, G1, C, None)
+    assert rfl_ha.upload_bytes(sim, G1) == 3 * 8
+    assert rfl_ha.upload_bytes(sim, G1) == 0
 
 
 def test_gateways_tell_the_cloud_nothing_if_it_does_not_associate_by_it(sim):
