@@ -145,6 +145,8 @@ class AsyncHFL:
     started: dict[NodeId, Order] = field(default_factory=dict)
     """By device: the newest order that has reached it."""
     migration: Migration = field(default_factory=Migration)
+    sent: dict[NodeId, int] = field(default_factory=dict)
+    """By gateway: the epoch of the newest model on its way to it, or there."""
 
     def start(self, sim: Simulation) -> None:
         self.model = sim.model
@@ -205,12 +207,12 @@ class AsyncHFL:
     def _send_cloud_model(self, sim: Simulation, gateways: list[NodeId]) -> None:
         assert self.model is not None
         for gateway in gateways:
+            self.sent[gateway] = self.epoch
             sim.send(sim.topology.cloud, gateway, CloudModel(self.epoch, self.model))
 
     def _send_first_again(self, sim: Simulation, gateway: NodeId, lost_epoch: int) -> None:
         """Unless the gateway has a model, or a newer one is on its way to it already."""
-        newer_follows = self.params.cloud_sends_to == "all" and lost_epoch < self.epoch
-        if gateway not in self.gateways and not newer_follows:
+        if gateway not in self.gateways and self.sent[gateway] == lost_epoch:
             self._send_cloud_model(sim, [gateway])
 
     # A gateway
@@ -218,7 +220,7 @@ class AsyncHFL:
     def _hear(self, sim: Simulation, gateway: NodeId, message: CloudModel) -> None:
         state = self.gateways.get(gateway)
         if state is None:
-            idle = sim.devices_of(gateway)
+            idle = self.migration.staying(sim, gateway)
             self.gateways[gateway] = Gateway(message.model, message.epoch, idle)
         elif message.epoch > max(state.cloud_epoch, state.newest.epoch if state.newest else 0):
             state.newest = message
@@ -252,7 +254,7 @@ class AsyncHFL:
         free = len(state.idle) if limit is None else limit - len(state.under_way)
         if not state.idle or free <= 0:
             return
-        for device in sim.manager.select(sim, gateway, list(state.idle))[:free]:
+        for device in sim.manager.select(sim, gateway, list(state.idle), free):
             state.orders += 1
             order = Order(gateway, state.orders, state.epoch)
             state.idle.remove(device)
@@ -269,7 +271,8 @@ class AsyncHFL:
         state.newest = None
         if self.params.in_flight == "drop":
             for device, order in list(state.under_way.items()):
-                self._is_idle_again(sim, device, order, None)
+                sim.manager.drop(order.gateway, device)
+                self._make_idle(sim, order.gateway, device)
 
     def _is_idle_again(
         self, sim: Simulation, device: NodeId, order: Order, update: Update | None
@@ -278,20 +281,24 @@ class AsyncHFL:
         state = self.gateways[order.gateway]
         if state.under_way.get(device) != order:
             return False
-        del state.under_way[device]
         sim.manager.end(sim, order.gateway, device, update)
-        if not self.migration.leaves(sim, order.gateway, device):
-            state.idle.append(device)
+        self._make_idle(sim, order.gateway, device)
         return True
 
+    def _make_idle(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
+        state = self.gateways[gateway]
+        del state.under_way[device]
+        if not self.migration.leaves(sim, gateway, device):
+            state.idle.append(device)
+
     def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
-        self.migration.learn(decision)
-        idle = self.gateways[gateway].idle
+        self.migration.learn(sim, gateway, decision)
+        state = self.gateways.get(gateway)
+        idle = state.idle if state else sim.devices_of(gateway)
         idle[:] = [device for device in idle if not self.migration.leaves(sim, gateway, device)]
 
     def _join(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
-        """At its new gateway; at its old one again, if it was never told."""
-        sim.association[device] = gateway
+        self.migration.arrive(sim, gateway, device)
         if gateway in self.gateways:  # else it has no model yet, and asks when it has
             self.gateways[gateway].idle.append(device)
             self._ask_devices(sim, gateway)

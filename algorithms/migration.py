@@ -1,8 +1,8 @@
 """Devices change their gateway: the cloud decides, the old gateway tells the device, it goes.
 
 A decision travels from the cloud to the gateways that lose devices. A busy device is told when it
-has come back to the gateway that asked it; a device whose message is lost stays until the cloud
-decides again.
+has come back to the gateway that asked it, and nobody asks it until it is there; a device whose
+message is lost stays until the cloud decides again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Move(NamedTuple):
 class Migration:
     leaving: dict[NodeId, NodeId] = field(default_factory=dict)
     """By device, as its old gateway knows: where it is to go."""
+    moving: dict[NodeId, None] = field(default_factory=dict)
+    """Told to go, and not there yet."""
 
     def decide(self, sim: Simulation, moves: dict[NodeId, NodeId]) -> None:
         by_gateway = defaultdict(list)
@@ -45,13 +47,26 @@ class Migration:
             message = Decision(tuple(pairs))
             sim.send(sim.topology.cloud, gateway, message, nbytes, overhead=True)
 
-    def learn(self, decision: Decision) -> None:
-        self.leaving.update(decision.moves)
+    def learn(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
+        """Of a device that has left since, or is about to, it is out of date."""
+        for device, target in decision.moves:
+            if sim.association[device] == gateway and device not in self.moving:
+                self.leaving[device] = target
 
     def leaves(self, sim: Simulation, gateway: NodeId, device: NodeId) -> bool:
         """Whether the idle device is to go; then it is told now."""
         target = self.leaving.pop(device, gateway)
         if target == gateway:
             return False
+        self.moving[device] = None
         sim.send(gateway, device, Move(target), _BYTES_PER_DEVICE, overhead=True)
         return True
+
+    def arrive(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
+        """At its new gateway; at its old one again, if it was never told."""
+        del self.moving[device]
+        sim.association[device] = gateway
+
+    def staying(self, sim: Simulation, gateway: NodeId) -> list[NodeId]:
+        """The gateway's devices, but for those that it has told to go."""
+        return [device for device in sim.devices_of(gateway) if device not in self.moving]

@@ -6,6 +6,8 @@ gateway goes through R synchronous rounds with its devices and uploads; the clou
 weighted by its staleness as in Async-HFL, Eq. (5), and answers that gateway alone. Which devices
 share a gateway is for its re-clustering heuristic, ``[association] name = "rfl-ha"``.
 
+A gateway without devices rests, and gets the cloud's model when a device has come to it.
+
 A model that is lost between cloud and gateway is sent again by the one who sent it. An upload into
 which no device's training went (all were lost, or have moved away) is answered, not mixed in. As
 in Async-HFL, the freshest possible upload has staleness 1.
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
+from algorithms.migration import Move
 from algorithms.rounds import GatewayRounds, GatewayUpdate
 from algorithms.rules import mix
 from algorithms.staleness import PolynomialStaleness, Staleness
@@ -59,6 +62,8 @@ class RflHa:
     epoch: int = 0
     resting: dict[NodeId, None] = field(default_factory=dict)
     """Gateways without devices."""
+    told: dict[NodeId, int] = field(default_factory=dict)
+    """By gateway: bytes beside the model in its last upload."""
 
     def start(self, sim: Simulation) -> None:
         self.model = sim.model
@@ -76,7 +81,12 @@ class RflHa:
             case Lost(dst=gateway, message=CloudModel()):
                 self._send_model(sim, gateway)
             case Lost(src=gateway, message=GatewayUpdate() as message):
-                sim.send(gateway, sim.topology.cloud, message)
+                self._send_up(sim, gateway, message)
+            case Arrived(message=Move(gateway=gateway)):
+                self._upload(sim, self.lower.handle(sim, event))
+                if gateway in self.resting:
+                    del self.resting[gateway]
+                    self._send_model(sim, gateway)
             case _:
                 self._upload(sim, self.lower.handle(sim, event))
 
@@ -92,8 +102,11 @@ class RflHa:
 
     def _upload(self, sim: Simulation, update: GatewayUpdate | None) -> None:
         if update is not None:
-            extra = sim.manager.upload_bytes(sim, update.gateway)
-            sim.send(update.gateway, sim.topology.cloud, update, extra_bytes=extra)
+            self.told[update.gateway] = sim.manager.upload_bytes(sim, update.gateway)
+            self._send_up(sim, update.gateway, update)
+
+    def _send_up(self, sim: Simulation, gateway: NodeId, update: GatewayUpdate) -> None:
+        sim.send(gateway, sim.topology.cloud, update, extra_bytes=self.told[gateway])
 
     def _mix(self, sim: Simulation, gateway: NodeId, message: GatewayUpdate) -> None:
         assert self.model is not None
@@ -106,11 +119,7 @@ class RflHa:
             epoch=self.epoch, staleness=staleness,
         )  # fmt: skip
         sim.report(self.epoch, self.model)
-        moves = sim.manager.reassociate(sim, self.epoch)
-        self.lower.migration.decide(sim, moves)
-        for target in sorted(self.resting.keys() & set(moves.values())):
-            del self.resting[target]
-            self._send_model(sim, target)
+        self.lower.migration.decide(sim, sim.manager.reassociate(sim, self.epoch))
 
 
 def rfl_ha(params: RflHaSection) -> RflHa:

@@ -127,9 +127,9 @@ class GatewayRounds:
     def enter(
         self, sim: Simulation, gateway: NodeId, epoch: int, model: torch.Tensor
     ) -> GatewayUpdate | None:
-        """Begin from the cloud's model, unless the gateway has a newer one already."""
+        """Begin from the cloud's model, unless the gateway has a newer one, or is at work on it."""
         before = self.gateways.get(gateway)
-        if before and before.epoch >= epoch:
+        if before and (before.epoch > epoch or (before.epoch == epoch and before.rounds_left)):
             return None
         gathering = before.gathering if before else Gathering()
         for device in gathering.waiting:
@@ -155,13 +155,16 @@ class GatewayRounds:
                 return self._time_out(sim, gateway, number)
             case Arrived(dst=gateway, message=Decision() as decision):
                 self._send_away(sim, gateway, decision)
-            case Arrived(dst=device, message=Move(gateway=gateway)):
-                sim.association[device] = gateway
+            case (
+                Arrived(dst=device, message=Move(gateway=gateway))
+                | Lost(src=gateway, dst=device, message=Move())
+            ):
+                self.migration.arrive(sim, gateway, device)
         return None
 
     def _open(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
         state = self.gateways[gateway]
-        devices = sim.manager.select(sim, gateway, sim.devices_of(gateway))
+        devices = sim.manager.select(sim, gateway, self.migration.staying(sim, gateway))
         state.gathering.open(devices)
         for device in devices:
             sim.manager.begin(sim, gateway, device)
@@ -221,7 +224,7 @@ class GatewayRounds:
         sim.train(Job(node=device, start=start, tag=order, pull=self.proximal))
 
     def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
-        self.migration.learn(decision)
+        self.migration.learn(sim, gateway, decision)
         state = self.gateways.get(gateway)
         busy = state.gathering.waiting if state else []
         for device, _ in decision.moves:

@@ -142,13 +142,16 @@ class GatewayPeriods:
                 return self._end_period(sim, gateway)
             case Arrived(dst=gateway, message=Decision() as decision):
                 self._send_away(sim, gateway, decision)
-            case Arrived(dst=device, message=Move(gateway=gateway)):
-                sim.association[device] = gateway
+            case (
+                Arrived(dst=device, message=Move(gateway=gateway))
+                | Lost(src=gateway, dst=device, message=Move())
+            ):
+                self.migration.arrive(sim, gateway, device)
         return None
 
     def _ask_devices(self, sim: Simulation, gateway: NodeId) -> None:
         state, timeout = self.gateways[gateway], self.params.device_timeout_s
-        idle = [d for d in sim.devices_of(gateway) if d not in state.under_way]
+        idle = [d for d in self.migration.staying(sim, gateway) if d not in state.under_way]
         for device in sim.manager.select(sim, gateway, idle):
             state.orders += 1
             order = Order(gateway, state.orders, state.period)
@@ -206,8 +209,9 @@ class GatewayPeriods:
         sim.train(Job(node=device, start=start, tag=order, pull=self.params.proximal))
 
     def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
-        self.migration.learn(decision)
-        busy = self.gateways[gateway].under_way
+        self.migration.learn(sim, gateway, decision)
+        state = self.gateways.get(gateway)
+        busy = state.under_way if state else {}
         for device, _ in decision.moves:
             if device not in busy:
                 self.migration.leaves(sim, gateway, device)

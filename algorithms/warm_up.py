@@ -7,7 +7,7 @@ leaves open, and what we do:
 
 - Devices are asked as far as the gateways' budgets allow, and a gateway does not wait for its
   slowest: it passes on what it has when ``warm_up_share`` of its devices have answered, or none is
-  left to be waited for.
+  left to be waited for. What comes to or from a device that was given up is ignored.
 - The algorithm does not wait for the parameters either: a device that has none yet reports no
   sketch. What is lost of them is sent again, up to three times.
 """
@@ -100,10 +100,14 @@ class WarmUp:
 
     def handle(self, sim: Simulation, event: Event) -> None:
         match event:
-            case Arrived(dst=node, message=FirstModel(model=model)):
-                self._hear(sim, node, model)
+            case Arrived(src=src, dst=node, message=FirstModel(model=model)):
+                if src == sim.topology.cloud:
+                    self._begin(sim, node, model)
+                elif node in self.gateways[src].under_way:  # else it was given up
+                    sim.train(Job(node=node, start=model, tag=Task(src)))
             case Trained(update=Update(job=Job(node=device, tag=Task(gateway=gateway))) as update):
-                self._send(sim, device, gateway, Gradient(update))
+                extra = sim.manager.report_bytes(sim, device)
+                self._send(sim, device, gateway, Gradient(update), extra_bytes=extra)
             case Arrived(src=device, dst=gateway, message=Gradient(update=update)):
                 self._end(sim, gateway, device, update)
             case Lost(src=device, dst=gateway, message=Gradient()):
@@ -128,9 +132,10 @@ class WarmUp:
                 self.algorithm.handle(sim, event)
 
     def _send(
-        self, sim: Simulation, src: NodeId, dst: NodeId, message: object, models: int = 1
-    ) -> None:
-        nbytes = models * sim.learner.model_bytes
+        self, sim: Simulation, src: NodeId, dst: NodeId, message: object,
+        models: int = 1, extra_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        nbytes = models * sim.learner.model_bytes + extra_bytes
         sim.send(src, dst, message, nbytes, overhead=True)
 
     def _send_parameters(self, sim: Simulation, src: NodeId, dst: NodeId, tries: int) -> None:
@@ -138,14 +143,11 @@ class WarmUp:
 
     # A gateway and its devices
 
-    def _hear(self, sim: Simulation, node: NodeId, model: torch.Tensor) -> None:
-        if node in self.waiting and node not in self.gateways:
-            devices = sim.devices_of(node)
-            needed = max(1, math.ceil(self.share * len(devices)))
-            self.gateways[node] = Gateway(model, devices, needed)
-            self._ask(sim, node)
-        elif node in sim.association:
-            sim.train(Job(node=node, start=model, tag=Task(sim.association[node])))
+    def _begin(self, sim: Simulation, gateway: NodeId, model: torch.Tensor) -> None:
+        devices = sim.devices_of(gateway)
+        needed = max(1, math.ceil(self.share * len(devices)))
+        self.gateways[gateway] = Gateway(model, devices, needed)
+        self._ask(sim, gateway)
 
     def _ask(self, sim: Simulation, gateway: NodeId) -> None:
         state = self.gateways[gateway]
@@ -192,7 +194,8 @@ class WarmUp:
         sim.manager.fit(sim, everything)
         self.reported = {}
         sim.association.update(sim.manager.reassociate(sim, 0))
-        for node in sorted(self.gateways) if sim.manager.parameter_bytes(sim) else ():
+        told = {*self.gateways, *sim.association.values()}
+        for node in sorted(told) if sim.manager.parameter_bytes(sim) else ():
             self._send_parameters(sim, sim.topology.cloud, node, 1)
         self.algorithm.start(sim)
 
@@ -209,6 +212,6 @@ class WarmUp:
 
     def _spread(self, sim: Simulation, node: NodeId) -> None:
         sim.manager.equip(node)
-        if node in self.gateways and sim.manager.devices_sketch:
+        if sim.manager.devices_sketch and node in sim.topology.gateways:
             for device in sim.devices_of(node):
                 self._send_parameters(sim, node, device, 1)

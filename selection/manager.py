@@ -59,10 +59,12 @@ class DeviceManager:
     """None: as above, or not fitted yet."""
     equipped: dict[NodeId, None] = field(default_factory=dict)
     """Who can compute sketches of gradients, of those who must be told how."""
-    untold: dict[NodeId, dict[NodeId, None]] = field(default_factory=dict)
-    """By gateway: of whom the cloud does not know the latest."""
+    untold: dict[NodeId, dict[NodeId, bool]] = field(default_factory=dict)
+    """By gateway: whose latest latency the cloud does not know, and whether nor his sketch."""
 
-    def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]:
+    def select(
+        self, sim: Simulation, gateway: NodeId, idle: list[NodeId], most: int | None = None
+    ) -> list[NodeId]:
         ledger = self.ledger
         if not idle:
             return []
@@ -71,14 +73,18 @@ class DeviceManager:
         if ledger.budget is not None:
             rates = [ledger.rate(sim, gateway, device) for device in ranked]
             ranked = fitting(ranked, rates, ledger.free(gateway))
-        chosen = frozenset(ranked)
+        chosen = frozenset(ranked[:most])
         return [device for device in idle if device in chosen]
 
     def begin(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
         self.ledger.begin(sim, gateway, device)
 
+    def drop(self, gateway: NodeId, device: NodeId) -> None:
+        del self.ledger.under_way[gateway][device]
+
     def end(self, sim: Simulation, gateway: NodeId, device: NodeId, update: Update | None) -> None:
         self.ledger.end(sim, gateway, device, update is not None)
+        self.untold.setdefault(gateway, {}).setdefault(device, False)
         if update is None:
             return
         if self.selector.uses_losses:
@@ -86,7 +92,7 @@ class DeviceManager:
         sketch = self._sketch(sim)
         if sketch is not None and self._can_sketch(device if self.devices_sketch else gateway):
             self.ledger.gradients.update(device, sketch.sketch(self._gradient(update)))
-            self.untold.setdefault(gateway, {})[device] = None
+            self.untold[gateway][device] = True
 
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:
         losses = _NUMBER_BYTES if self.selector.uses_losses else 0
@@ -96,12 +102,14 @@ class DeviceManager:
         return losses + sketch.sketch_bytes(sim.learner.model_bytes)
 
     def upload_bytes(self, sim: Simulation, gateway: NodeId) -> int:
-        """Of each device of which there is something new: its number, latency and sketch."""
+        """Of each device that was asked since: its number, latency, and sketch if there is one."""
         untold = self.untold.pop(gateway, {})
-        if self.sketch is None or not self.associator.uses_gradients:
+        if not isinstance(self.associator, Reassociator):
             return 0
-        sketch_bytes = self.sketch.sketch_bytes(sim.learner.model_bytes)
-        return len(untold) * (2 * _NUMBER_BYTES + sketch_bytes)
+        nbytes = 2 * _NUMBER_BYTES * len(untold)
+        if self.sketch is None or not self.associator.uses_gradients:
+            return nbytes
+        return nbytes + sum(untold.values()) * self.sketch.sketch_bytes(sim.learner.model_bytes)
 
     def reassociate(self, sim: Simulation, epoch: int) -> dict[NodeId, NodeId]:
         if not isinstance(self.associator, Reassociator):
@@ -151,10 +159,8 @@ class DeviceManager:
         return node in self.equipped or not self.sketch_params.has_parameters
 
     def _gradient(self, update: Update) -> torch.Tensor:
-        """The mean of what the local steps went along."""
-        job = update.job
-        rate = self.learning_rate if job.learning_rate is None else job.learning_rate
-        return (job.start - update.model) / (rate * update.num_steps)
+        rate = update.job.learning_rate
+        return gradient(update, self.learning_rate if rate is None else rate)
 
     def told(self) -> dict[str, Any]:
         """For the run's summary."""
@@ -171,3 +177,8 @@ def fitting(ranked: Sequence[NodeId], rates: Sequence[float], free: float) -> li
             chosen.append(device)
             free -= rate
     return chosen
+
+
+def gradient(update: Update, learning_rate: float = 1.0) -> torch.Tensor:
+    """The mean of what the local steps went along."""
+    return (update.job.start - update.model) / (learning_rate * update.num_steps)

@@ -89,6 +89,8 @@ class PcaSketch:
     ) -> Self:
         """From the N x N Gram matrix: its eigenvectors times the gradients, scaled to length 1."""
         count = len(gradients)
+        if not count:  # all were lost in the warm-up
+            return cls(torch.empty(0, length))
         gram = np.zeros((count, count))
         for _, part in _slices(gradients, length):
             gram += (part @ part.T).numpy()

@@ -43,8 +43,10 @@ class Manager(Protocol):
     ``gateway`` is whoever asks devices: the cloud, where there are two tiers.
     """
 
-    def select(self, sim: Simulation, gateway: NodeId, idle: list[NodeId]) -> list[NodeId]:
-        """Which of these devices train next, in the order given."""
+    def select(
+        self, sim: Simulation, gateway: NodeId, idle: list[NodeId], most: int | None = None
+    ) -> list[NodeId]:
+        """Which of these devices train next, at most so many; in the order given."""
         ...
 
     def begin(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
@@ -53,6 +55,10 @@ class Manager(Protocol):
 
     def end(self, sim: Simulation, gateway: NodeId, device: NodeId, update: Update | None) -> None:
         """The device has answered, or the gateway has given it up (None)."""
+        ...
+
+    def drop(self, gateway: NodeId, device: NodeId) -> None:
+        """The gateway no longer wants what it asked for; that says nothing about the device."""
         ...
 
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:

@@ -68,6 +68,9 @@ class RecordSection(Section):
     """Wall-clock time between checkpoints; more where writing one takes long."""
 
 
+_CHOOSY = ("high-loss", "short-latency", "oort", "divfl", "utility-ilp")
+
+
 class Scenario(Section):
     run: RunSection
     topology: TopologySection
@@ -83,12 +86,19 @@ class Scenario(Section):
     record: RecordSection = RecordSection()
 
     @model_validator(mode="after")
-    def _gateways_keep_budgets(self) -> Self:
+    def _bounds_of_selection(self) -> Self:
         budget = self.selection.budget_bytes_per_s
         if budget is not None and self.algorithm.name == "fedasync":
             raise ValueError(
                 f"selection.budget_bytes_per_s = {budget:g}: gateways keep budgets, and fedasync's "
                 "cloud asks devices itself; delete it, or bound algorithm.concurrency"
+            )
+        limited = budget is not None or getattr(self.algorithm, "concurrency", None) is not None
+        if self.selection.name in _CHOOSY and not (limited and self.algorithm.name != "fedasync"):
+            raise ValueError(
+                f"selection.name = {self.selection.name!r} ranks devices; without a bound all of "
+                "them train whatever their rank; give selection.budget_bytes_per_s (with async-hfl "
+                'also algorithm.concurrency), or name = "all"'
             )
         return self
 
