@@ -61,8 +61,8 @@ class _Stack:
         self._fewest = kernel.fewest_copies(width)
         self._models = Models(kernel.slots, max(most_jobs, self._fewest))
         self._steering = _Steering(task, self._models, like) if _is_steered(task) else None
-        self._keep, has_drift = _kind(task, like)
-        drifts = has_drift and not self._steering
+        self._keep, pulled, shifted = _kind(task, like)
+        drifts = (pulled or shifted) and not self._steering
         self._drift = Models(kernel.slots, len(self._models.blocks[0])) if drifts else None
         self._active = 0
 
@@ -165,14 +165,15 @@ def _rate(task: Task, job: Job) -> float:
     return task.training.learning_rate if job.learning_rate is None else job.learning_rate
 
 
-def _kind(task: Task, job: Job) -> tuple[float, bool]:
-    """What a step without momentum and clipping does to the model, besides its gradient.
+def _kind(task: Task, job: Job) -> tuple[float, bool, bool]:
+    """Jobs of one kind can share a stack: ``keep``, and whether there are a pull and a shift.
 
-    w - rate * (gradient + pull * (w - start) + shift) is ``keep * w + drift - rate * gradient``:
-    one number, and a vector that stays the same over all steps of a job. Is there such a vector?
+    Without momentum and clipping, w - rate * (gradient + pull * (w - start) + shift) is
+    ``keep * w + drift - rate * gradient``: one number, and a vector that stays the same over all
+    steps of a job.
     """
-    keep = 1.0 - _rate(task, job) * job.pull
-    return keep, bool(job.pull) or job.shift is not None
+    keep = 1.0 if _is_steered(task) else 1.0 - _rate(task, job) * job.pull
+    return keep, bool(job.pull), job.shift is not None
 
 
 def _drift(task: Task, job: Job) -> Tensor:

@@ -212,6 +212,7 @@ class _Run:
                 "python": platform.python_version(),
                 "torch": torch.__version__,
                 "numpy": np.__version__,
+                "mkl_cbwr": os.environ.get("MKL_CBWR", ""),
             },
         }
 

@@ -49,6 +49,11 @@ class RunSection(Section):
     def _ends(self) -> Self:
         if self.epochs is None and self.sim_time_s is None:
             raise ValueError("give epochs or sim_time_s (or both), else the run never ends")
+        if self.ray_address is not None and self.engine != "ray":
+            raise ValueError(
+                f'ray_address = {self.ray_address!r} is for engine = "ray", not {self.engine!r}; '
+                "delete it, or change the engine"
+            )
         if self.stop_at_target and self.target is None:
             raise ValueError("stop_at_target needs a target")
         if self.target is not None and self.learning == "none":

@@ -6,7 +6,7 @@ import shutil
 import signal
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -56,34 +56,38 @@ class ProcessEngine:
         arena = torch.empty(shape).share_memory_()  # type: ignore[no-untyped-call]
         self._arena: np.ndarray = arena.numpy()
         self._free = list(range(shape[0]))
+        self._given_up: list[Future[list[float]]] = []
         spawn = torch.multiprocessing.get_context("spawn")
         worker_task = replace(task, x_test=task.x_test[:0], y_test=task.y_test[:0])
         self._pool = ProcessPoolExecutor(workers, spawn, _start_worker, (worker_task, arena))
 
     def submit(self, jobs: Sequence[Job]) -> Chunk:
+        while not self._free:  # chunks that were given up while at work still hold theirs
+            wait(self._given_up, timeout=0.1, return_when=FIRST_COMPLETED)
         slab = self._free.pop()
         rows = self._arena[slab]
         starts: dict[int, int] = {}
         orders = []
         for place, job in enumerate(jobs):
-            start = starts.setdefault(id(job.start), len(starts))
-            if start == len(starts) - 1:
-                rows[start] = job.start.numpy()
+            if id(job.start) not in starts:
+                starts[id(job.start)] = len(starts)
+                rows[len(starts) - 1] = job.start.numpy()
+            start = starts[id(job.start)]
             shift = None if job.shift is None else self.jobs_at_once + place
             if job.shift is not None:
                 rows[self.jobs_at_once + place] = job.shift.numpy()
             bare = replace(job, start=_NOTHING, shift=None, tag=None)
             orders.append(Order(bare, start, shift))
-        return Chunk(slab, len(jobs), self._pool.submit(_work, slab, orders))
+        try:
+            return Chunk(slab, len(jobs), self._pool.submit(_work, slab, orders))
+        except BrokenProcessPool:
+            raise self._broken() from None
 
     def results(self, chunk: Chunk) -> list[Result]:
         try:
             losses = chunk.losses.result()
         except BrokenProcessPool:
-            raise UserError(
-                "a worker process has died (out of memory?); the run can be resumed from its "
-                "last checkpoint"
-            ) from None
+            raise self._broken() from None
         rows = list(self._arena[chunk.slab][: chunk.size])
         if len(self._free) < 3 * self.workers:
             models = [torch.from_numpy(row.copy()) for row in rows]
@@ -94,10 +98,21 @@ class ProcessEngine:
 
     def discard(self, chunk: Chunk) -> None:
         chunk.losses.cancel()
+        self._given_up = [losses for losses in self._given_up if not losses.done()]
+        self._given_up.append(chunk.losses)
         chunk.losses.add_done_callback(lambda _: self._free.append(chunk.slab))
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _broken(self) -> UserError:
+        """The pool would wait for ever for workers that ignore its SIGTERM."""
+        for process in list((self._pool._processes or {}).values()):
+            process.kill()
+        return UserError(
+            "a worker process has died (out of memory?); the run can be resumed from its "
+            "last checkpoint"
+        )
 
     def _lent(self, slab: int, rows: list[np.ndarray]) -> list[torch.Tensor]:
         """Without a copy; the slab is free again when nobody has any of its rows."""

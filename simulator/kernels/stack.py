@@ -14,7 +14,6 @@ That holds because of what is used, and tests/simulator/test_cohort.py watches o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,8 +22,6 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
-
-os.environ.setdefault("MKL_CBWR", "AUTO")  # MKL reads it when it first computes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """Stacked training: a job's bits do not depend on its company, and agree with autograd's."""
 
+import os
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -103,6 +106,56 @@ def test_the_bits_of_a_job_do_not_depend_on_its_company(name, training):
         ):
             assert torch.equal(result.model, alone[place].model)
             assert result.loss == alone[place].loss
+
+
+@pytest.mark.parametrize("training", STEERINGS, ids=str)
+@pytest.mark.parametrize("first", ["with a shift", "without"])
+def test_jobs_with_and_without_a_shift_do_not_mix(first, training):
+    """Alike but for that, as FedDyn's when some devices train for the first time."""
+    task = make_task("deep mlp", [40] * 6, learning_rate=0.1, batch_size=20, epochs=2, **training)
+    kernel, start = kernel_of(task), start_of(task, 0)
+    shift = 0.05 * torch.randn(len(start), generator=torch.Generator().manual_seed(1))
+    odd = first == "without"
+    jobs = [
+        Job(node=n, start=start, pull=0.3, shift=shift if (n % 2) == odd else None)
+        for n in task.parts
+    ]
+    net = task.build()
+    for job, result in zip(jobs, train_together(task, kernel, jobs), strict=True):
+        assert torch.equal(result.model, train_together(task, kernel, [job])[0].model)
+        expected = train(task, net, job).model
+        assert (result.model - expected).norm() < 1e-5 * (expected - start).norm()
+
+
+@pytest.mark.parametrize(("pull", "rate"), [(0.3, 0.1), (10.0, 0.1), (15.0, 0.1), (2.0, 0.03)])
+def test_a_step_with_pull_and_shift_is_autograds(pull, rate):
+    """Also where the model is pulled back whole (rate * pull = 1), or beyond its start."""
+    task = make_task("mlp", (40,), learning_rate=0.01, batch_size=20, epochs=2)
+    start = start_of(task, 0)
+    shift = 0.01 * torch.randn(len(start), generator=torch.Generator().manual_seed(1))
+    job = Job(node=0, start=start, pull=pull, shift=shift, learning_rate=rate)
+    expected = train(task, task.build(), job).model
+    found = train_together(task, kernel_of(task), [job])[0].model
+    assert (found - expected).norm() < 1e-5 * (expected - start).norm()
+
+
+def test_products_do_not_depend_on_where_their_results_lie():
+    """What the setting of MKL_CBWR is for; a process of its own, for MKL reads it only once."""
+    code = """
+import simulator, torch
+torch.set_num_threads(1)
+room = torch.empty(4096)
+a, b = torch.randn(2, 20, 33), torch.randn(2, 33, 7)
+first = None
+for place in range(16):
+    out = room[place : place + 280].view(2, 20, 7)
+    torch.bmm(a, b, out=out)
+    first = out.clone() if first is None else first
+    assert torch.equal(out, first), place
+"""
+    for given in ({}, {"MKL_CBWR": ""}):
+        environment = {k: v for k, v in os.environ.items() if k != "MKL_CBWR"} | given
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])

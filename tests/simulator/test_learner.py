@@ -1,4 +1,7 @@
 import gc
+import multiprocessing
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -255,6 +258,55 @@ def test_models_from_workers_outlive_their_chunk():
         for turn, part in kept.items():
             again = serial(task).train(Job(node=turn % 20, start=start, count=turn))
             assert torch.equal(part, again.model[3:])
+    finally:
+        learner.close()
+
+
+@pytest.mark.parametrize("when", ["idle", "at work"])
+def test_a_worker_that_dies_ends_the_run_with_a_word_and_no_wait(when):
+    task = many()
+    engine = build_engine("processes", task, 2, None)
+    learner = DeferredLearner(task, engine)
+    start = learner.initial_model()
+    assert learner.train(Job(node=0, start=start)).loss > 0
+    workers = multiprocessing.active_children()
+    steps = 1 if when == "idle" else 200_000
+    updates = [learner.train(Job(node=n, start=start, steps=steps)) for n in range(20)]
+    if when == "at work":
+        learner.expect(updates)
+        threading.Timer(0.3, workers[0].kill).start()
+    else:
+        workers[0].kill()
+        workers[0].join()
+
+    def go_on():
+        for update in updates:
+            assert update.loss > 0
+        for _ in range(2000):
+            assert learner.train(Job(node=0, start=start)).loss > 0
+
+    with pytest.raises(UserError, match="a worker process has died"):
+        go_on()
+    began = time.monotonic()
+    learner.close()
+    assert time.monotonic() - began < 20
+
+
+def test_rounds_that_are_given_up_at_work_leave_room_for_others():
+    task = many()
+    learner = DeferredLearner(task, build_engine("processes", task, 1, None))
+    start = learner.initial_model()
+    try:
+        kept = []
+        for turn in range(12):
+            updates = [learner.train(Job(node=n, start=start, count=turn)) for n in range(20)]
+            kept.append(updates[0].model)
+            del updates  # most of them are at work or wait for it
+        for turn in range(20):
+            lost = [learner.train(Job(node=n, start=start, steps=300)) for n in range(20)]
+            learner.expect(lost)
+            assert lost[turn].loss > 0
+            del lost
     finally:
         learner.close()
 
