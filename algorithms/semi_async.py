@@ -9,6 +9,10 @@ when it comes, less by its staleness in periods (FedBuff's 1 / sqrt(1 + stalenes
 
 A period in which nothing came leaves the model alone. While a gateway waits for the cloud, what
 comes is buffered and nobody is asked.
+
+The authors' program does otherwise, and ``absent = "repeat"`` follows it: at the end of a period
+the gateway takes the mean, by samples, of models: those that have come, and of every device that is
+still busy the model that it reported last, however old, once more.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pydantic import Field
 
 from algorithms.migration import Decision, Migration, Move
 from algorithms.rounds import GatewayUpdate
+from algorithms.rules import weighted_mean
 from algorithms.staleness import PolynomialStaleness, Staleness
 from algorithms.sync_cloud import SyncCloud
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
@@ -41,6 +46,8 @@ class SemiAsyncSection(Section):
     """What the mean of the differences is multiplied by."""
     staleness: Staleness = PolynomialStaleness()
     """How the weight of a difference falls with the periods since its start was downloaded."""
+    absent: Literal["left-out", "repeat"] = "left-out"
+    """Whether busy devices count in a period's mean with the models that they reported last."""
     proximal: float = Field(0.0, ge=0)
     """rho: pull of local training towards the downloaded model."""
     device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
@@ -98,6 +105,8 @@ class Gateway:
     buffer: list[DeviceUpdate] = field(default_factory=list)
     num_samples: int = 0
     orders: int = 0
+    last: dict[NodeId, Update] = field(default_factory=dict)
+    """By device what it reported last, if that is to be repeated."""
 
 
 @dataclass
@@ -173,20 +182,33 @@ class GatewayPeriods:
         return None
 
     def _mix(self, sim: Simulation, gateway: NodeId, state: Gateway) -> None:
-        """FedBuff's Algorithm 1, l.11: w + eta_g * mean of the weighted differences."""
         buffer, state.buffer = state.buffer, []
         sim.record(
             tier="gateway", node=sim.topology.nodes[gateway].name,
             epoch=state.epoch, round=state.period + 1, participants=len(buffer),
         )  # fmt: skip
         sim.expect([message.update for message in buffer])
+        state.num_samples += sum(message.update.num_samples for message in buffer)
+        mean = self._mean_of_models if self.params.absent == "repeat" else self._mean_of_changes
+        state.model = mean(state, buffer)
+
+    def _mean_of_changes(self, state: Gateway, buffer: list[DeviceUpdate]) -> torch.Tensor:
+        """FedBuff's Algorithm 1, l.11: w + eta_g * mean of the weighted differences."""
         model = state.model.clone()
         for order, update in buffer:
             weight = self.params.staleness.weight(state.period - order.period)
             rate = self.params.server_rate * weight / len(buffer)
             model.add_(update.model - update.job.start, alpha=rate)
-            state.num_samples += update.num_samples
-        state.model = model
+        return model
+
+    def _mean_of_models(self, state: Gateway, buffer: list[DeviceUpdate]) -> torch.Tensor:
+        state.last |= {message.update.node: message.update for message in buffer}
+        asked = {*state.under_way, *(message.update.node for message in buffer)}
+        updates = [state.last[device] for device in sorted(asked & state.last.keys())]
+        if not updates:
+            return state.model
+        weights = [update.num_samples for update in updates]
+        return weighted_mean((update.model for update in updates), weights)
 
     def _is_idle_again(
         self, sim: Simulation, device: NodeId, order: Order, update: Update | None

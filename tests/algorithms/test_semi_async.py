@@ -81,6 +81,14 @@ def test_a_device_two_periods_late():
     assert cloud_rows(sim)[-1] == (44, 1, pytest.approx(8 + (4 + 8 / 3) / 2))
 
 
+def test_busy_devices_repeat_their_last_models_if_asked_to():
+    # 15 s: d0's 4; d1 has reported nothing yet. 29 s: d0's 8 and d1's 8. 43 s: d0's 12, d1 is busy
+    # and counts with 8 again.
+    sim = simulate(gateway_periods=3, absent="repeat")
+    assert cloud_rows(sim)[-1] == (44, 1, 10)
+    assert simulate(gateway_periods=3).model[0].item() != 10
+
+
 def test_a_silent_device_is_given_up_and_asked_in_the_next_period():
     # Given up at 21 s, asked at 29 s (period 3), back at 48 s.
     sim = simulate(first={D1: None}, device_timeout_s=20, until_s=50, gateway_periods=9)
