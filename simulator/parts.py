@@ -14,7 +14,8 @@ from topologies import Topology
 if TYPE_CHECKING:
     import torch
 
-    from simulator.kernel import Algorithm, Manager
+    from simulator.kernel import Algorithm
+    from simulator.management import Manager
 
 FOREVER: Time = 2**62
 BYTE_KINDS = ("up", "down", "backhaul", "peer", "overhead")
