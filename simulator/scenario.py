@@ -132,7 +132,7 @@ class Scenario(Section):
         return tomlkit.dumps(document)
 
 
-_TAGS = ("kind", "name")
+TAGS = ("kind", "name")
 """The keys that choose among the sections of a union."""
 
 
@@ -212,7 +212,7 @@ def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(section: type[BaseModel]) -> tuple[Any, ...]:
-    for name in _TAGS:
+    for name in TAGS:
         if name in section.model_fields:
             return get_args(section.model_fields[name].annotation)
     return ()
@@ -221,7 +221,7 @@ def _tags(section: type[BaseModel]) -> tuple[Any, ...]:
 def _table(section: BaseModel) -> Any:
     table = tomlkit.table()
     fields = type(section).model_fields
-    for name in sorted(fields, key=lambda name: name not in _TAGS):
+    for name in sorted(fields, key=lambda name: name not in TAGS):
         field, value = fields[name], getattr(section, name)
         if isinstance(value, BaseModel):
             table[name] = _table(value)

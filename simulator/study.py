@@ -21,13 +21,10 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from simulator.errors import UserError, did_you_mean
-from simulator.folders import make_folder
 from simulator.orphans import end_with_parent
 from simulator.recorder import SCENARIO, SUMMARY
-from simulator.scenario import Scenario, explain_all
+from simulator.scenario import TAGS, Scenario, explain_all
 from simulator.section import Section
-
-_TAGS = ("kind", "name")
 
 
 class Variant(Section):
@@ -120,7 +117,7 @@ def laid_over(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]
     for key, value in change.items():
         before = result.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
-            other = any(tag in value and before.get(tag) != value[tag] for tag in _TAGS)
+            other = any(tag in value and before.get(tag) != value[tag] for tag in TAGS)
             result[key] = value if other else laid_over(before, value)
         else:
             result[key] = value
@@ -193,7 +190,3 @@ def check_done(runs: list[Run]) -> None:
                 f"{run.folder}: holds a finished run of another scenario than the study's now; "
                 "remove that folder, or choose another --out"
             )
-
-
-def prepare(out: Path) -> None:
-    make_folder(out, out)

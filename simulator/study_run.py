@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from simulator.errors import UserError, did_you_mean
+from simulator.folders import make_folder
 from simulator.recorder import SUMMARY
-from simulator.study import Run, Study, carry_out, check_done, prepare, runs_of
+from simulator.study import Run, Study, carry_out, check_done, runs_of
 
 _INTERRUPTED = 130
 
@@ -21,7 +22,7 @@ def conduct(file: Path, out: Path, jobs: int, only: list[str], console: Console)
     runs = runs_of(study, file, out)
     target = _target(file, runs)
     wanted = _wanted(study, runs, only)
-    prepare(out)
+    make_folder(out, out)
     check_done(runs)
     try:
         problems = _run_all(wanted, jobs)
