@@ -85,14 +85,15 @@ class HandLearner:
 class HandCompute:
     """``first`` has the seconds of some devices' first job; None: it never ends."""
 
-    def __init__(self, first):
-        self.first = first
+    def __init__(self, first, usual=TRAINING_S):
+        self.first, self.usual = first, usual
 
     def estimate(self, node, steps, samples):
         return 0
 
     def duration(self, node, count, steps, samples):
-        seconds = self.first.get(node, TRAINING_S[node]) if count == 0 else TRAINING_S[node]
+        usual = self.usual[node]
+        seconds = self.first.get(node, usual) if count == 0 else usual
         return None if seconds is None else seconds * SECOND
 
 

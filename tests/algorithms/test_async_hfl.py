@@ -9,7 +9,7 @@
 
 import pytest
 import torch
-from by_hand import HandNetwork, ListRecorder, manager
+from by_hand import HandCompute, HandNetwork, ListRecorder, manager
 from pydantic import ValidationError
 
 from algorithms.async_hfl import AsyncHFL, AsyncHFLSection
@@ -71,20 +71,6 @@ class Quadratic(HandLearner):
         return job.start - 0.25 * (job.start - 8)
 
 
-class Compute:
-    """``first`` has the seconds of some devices' first job; None: it never ends."""
-
-    def __init__(self, first):
-        self.first = first
-
-    def estimate(self, node, steps, samples):
-        return 0
-
-    def duration(self, node, count, steps, samples):
-        seconds = self.first.get(node, TRAINING_S[node]) if count == 0 else TRAINING_S[node]
-        return None if seconds is None else seconds * SECOND
-
-
 def simulate(epochs=1, who=PAIR, lose=(), slow=(), first=(), until_s=1000, learner=None, **params):
     links = tuple(Link(a, b, 1e6, 0.0) for a, b in DELAYS_S)
     topology = Topology("hand", NODES, links, ())
@@ -95,7 +81,7 @@ def simulate(epochs=1, who=PAIR, lose=(), slow=(), first=(), until_s=1000, learn
     world = World(
         topology=topology,
         network=network,
-        compute=Compute(dict(first)),
+        compute=HandCompute(dict(first), TRAINING_S),
         learner=learner or HandLearner(),
         algorithm=AsyncHFL(section),
         manager=manager(topology),

@@ -7,7 +7,7 @@
 
 import pytest
 import torch
-from by_hand import HandNetwork, ListRecorder, manager
+from by_hand import HandCompute, HandNetwork, ListRecorder, manager
 from pydantic import ValidationError
 
 from algorithms.fedasync import FedAsync, FedAsyncSection
@@ -70,20 +70,6 @@ class Quadratic(HandLearner):
         return job.start - 0.25 * (job.start - 8)
 
 
-class Compute:
-    """``first`` has the seconds of some devices' first job; None: it never ends."""
-
-    def __init__(self, first):
-        self.first = first
-
-    def estimate(self, node, steps, samples):
-        return 0
-
-    def duration(self, node, count, steps, samples):
-        seconds = self.first.get(node, TRAINING_S[node]) if count == 0 else TRAINING_S[node]
-        return None if seconds is None else seconds * SECOND
-
-
 class Chosen:
     """Selects the given devices only, and remembers who was idle when it was asked."""
 
@@ -109,7 +95,7 @@ def simulate(
     world = World(
         topology=topology,
         network=network,
-        compute=Compute(dict(first)),
+        compute=HandCompute(dict(first), TRAINING_S),
         learner=learner or HandLearner(),
         algorithm=FedAsync(FedAsyncSection(**params)),
         manager=manager(topology, selector),
