@@ -20,7 +20,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from ns3_scenarios.library import cache_folder
+from simulator.compiled import cache_folder
 
 ROOT = Path(__file__).parent.parent
 DRIVERS = Path(__file__).parent / "peers"

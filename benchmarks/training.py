@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from simulator.cohort import train_together
 from simulator.events import Job
-from simulator.kernels import kernel_for
 from simulator.model_section import ModelSection
 from simulator.models import build_model, flat_parameters
+from simulator.native import NativeTrainer
 from simulator.task import Task
 from simulator.trainer import train
 from simulator.training import TrainingSection
@@ -82,13 +81,11 @@ def one_by_one(task: Task, start: torch.Tensor) -> Work:
     return work
 
 
-def together(task: Task, start: torch.Tensor) -> Work:
-    module, shape = task.build().module, tuple(task.x_train.shape[1:])
-    kernel = kernel_for(module, shape, task.regression)
+def native(task: Task, start: torch.Tensor) -> Work:
+    trainer = NativeTrainer.make(task)
+    assert trainer is not None
     jobs = [Job(node=device, start=start) for device in task.parts]
-    if kernel is None:
-        return one_by_one(task, start)
-    return lambda: train_together(task, kernel, jobs)
+    return lambda: trainer.train(jobs)
 
 
 def seconds(work: Work) -> float:
@@ -99,7 +96,7 @@ def seconds(work: Work) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    ways = (plain_loop, one_by_one, together)
+    ways = (plain_loop, one_by_one, native)
     print(f"{'steps/s':16}{'parameters':>12}", *(f"{way.__name__:>12}" for way in ways), "  ratio")
     for name, (section, devices, steps) in CASES.items():
         task = make_task(section, devices, steps)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from simulator.compiled import cached, compiler_version, find_compiler, run_compiler
 from simulator.errors import UserError
 
 SOURCES = Path(__file__).parent / "cpp"
@@ -41,39 +39,9 @@ def ns3_folder() -> Path:
 def library() -> Path:
     """The compiled transfer manager, from the cache or made now (some 15 seconds)."""
     folder = ns3_folder()
-    compiler = _compiler()
-    cached = cache_folder() / f"libmeshfl-{_key(folder, compiler)}.so"
-    if not cached.exists():
-        with _work_folder(cached.parent) as work:
-            made = _compile(compiler, folder, Path(work))
-            os.replace(made, cached)
-    return cached
-
-
-def cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "meshfl"
-
-
-def _work_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=cache)
-    except OSError as error:
-        raise UserError(
-            f"the cache folder {cache} cannot be written ({error.strerror}); let the environment "
-            "variable XDG_CACHE_HOME name a folder that can (unset: ~/.cache)"
-        ) from None
-
-
-def _compiler() -> str:
-    compiler = os.environ.get("CXX") or "c++"
-    if not shutil.which(compiler):
-        raise UserError(
-            f"a C++ compiler is needed once, to build the ns-3 part, and {compiler!r} is missing; "
-            "on Debian or Ubuntu: apt-get install g++"
-        )
-    return compiler
+    compiler = find_compiler("the ns-3 part")
+    name = f"libmeshfl-{_key(folder, compiler)}.so"
+    return cached(name, lambda work: _compile(compiler, folder, work))
 
 
 def _key(folder: Path, compiler: str) -> str:
@@ -81,28 +49,11 @@ def _key(folder: Path, compiler: str) -> str:
         ns3 = version("ns3")
     except PackageNotFoundError:
         ns3 = "unknown"
-    told = f"{ns3}{folder}{_compiler_version(compiler)}{_FLAGS}{_MODULES}"
+    told = f"{ns3}{folder}{compiler_version(compiler)}{_FLAGS}{_MODULES}"
     digest = hashlib.sha256(told.encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:24]
-
-
-def _compiler_version(compiler: str) -> str:
-    try:
-        done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
-    except OSError as error:
-        raise _no_compiler(compiler, str(error.strerror)) from None
-    if done.returncode:
-        raise _no_compiler(compiler, f"exit code {done.returncode}")
-    return done.stdout
-
-
-def _no_compiler(compiler: str, why: str) -> UserError:
-    return UserError(
-        f"{compiler!r} is no C++ compiler: '{compiler} --version' failed ({why}); let the "
-        "environment variable CXX name one, such as g++ or clang++, or unset it"
-    )
 
 
 def _release(libraries: Path) -> str:
@@ -122,7 +73,8 @@ def _compile(compiler: str, folder: Path, work: Path) -> Path:
 
     def translate(source: Path) -> str:
         made = work / f"{source.stem}.o"
-        _run([compiler, *_FLAGS, "-c", f"-I{folder}/include", str(source), "-o", str(made)])
+        command = [compiler, *_FLAGS, "-c", f"-I{folder}/include", str(source), "-o", str(made)]
+        run_compiler(command, "the ns-3 part")
         return str(made)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -131,12 +83,6 @@ def _compile(compiler: str, folder: Path, work: Path) -> Path:
     path = f"-Wl,-rpath,{libraries}"
     made = work / "libmeshfl.so"
     linked += [path, "-Wl,--no-undefined"]
-    _run([compiler, "-shared", "-o", str(made), *objects, f"-L{libraries}", *linked])
+    command = [compiler, "-shared", "-o", str(made), *objects, f"-L{libraries}", *linked]
+    run_compiler(command, "the ns-3 part")
     return made
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        first = "\n".join(done.stderr.splitlines()[:10])
-        raise UserError(f"the ns-3 part could not be compiled ({command[0]}):\n{first}")

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from ns3_scenarios.library import cache_folder
 from ns3_scenarios.measure import IN_FLIGHT, Progress, Sample, Task, contending, measure, tasks_of
 from ns3_scenarios.network import scene_of
 from ns3_scenarios.section import ProfileSection, RadioSettings
+from simulator.compiled import cache_folder
 from simulator.errors import UserError
 from simulator.folders import alone_in
 from simulator.networks.cells import Contention

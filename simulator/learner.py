@@ -1,10 +1,10 @@
 """Local training and evaluation: jobs in, updates out, computed as late as they may be.
 
 ``train`` only queues a job. When the first result is asked for, jobs that are due soon are trained
-along with it, stacked into one computation; a job whose update nobody has any more (its device
-was lost, its round closed) never is. What a job gives does not depend on its company
-(``simulator.cohort``): an update is a function of its job, the scenario and the seed alone, and
-so logs are the same with every engine, any number of workers, and after a resume.
+along with it, in one call; a job whose update nobody has any more (its device was lost, its round
+closed) never is. What a job gives does not depend on its company (``simulator.native``): an update
+is a function of its job, the scenario and the seed alone, and so logs are the same with every
+engine, any number of workers, and after a resume.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ class DeferredLearner:
         return update.result
 
     def _keep_busy(self) -> None:
-        """Two chunks for each worker: one at work, one that waits."""
         for chunk in [c for c in self._under_way if not any(ref() for ref in c.members)]:
             self._under_way.remove(chunk)
             self._engine.discard(chunk.handle)
-        while len(self._under_way) < 2 * self._engine.workers and (first := self._next()):
+        most = self._engine.chunks_per_worker * self._engine.workers
+        while len(self._under_way) < most and (first := self._next()):
             self._hand_over(first)
 
     def _hand_over(self, first: Update) -> None:

@@ -1,15 +1,15 @@
-"""Local training in one process: stacked where a kernel knows the model, else a plain loop."""
+"""Local training in one process: in C++ where that knows the model, else with autograd."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
-from simulator.cohort import train_together
 from simulator.events import Job, Result
-from simulator.kernels import kernel_for
 from simulator.models import FlatModule
+from simulator.native import NativeTrainer
 from simulator.task import Task, batches, steps_of
 
 
@@ -20,15 +20,21 @@ class Trainer:
         torch.set_num_threads(1)
         self._task = task
         self._net = task.build()
-        self._kernel = kernel_for(self._net.module, tuple(task.x_train.shape[1:]), task.regression)
+        self._native = NativeTrainer.make(task) if task.training.kernels == "native" else None
         self.num_parameters = len(self._net.values)
-        self.jobs_at_once = self._kernel.jobs_at_once if self._kernel else 1
-        """How many are fastest together."""
+        self.jobs_at_once = (
+            NativeTrainer.jobs_at_once(self.num_parameters) if self._native is not None else 1
+        )
 
-    def train(self, jobs: Sequence[Job]) -> list[Result]:
-        if self._kernel is not None:
-            return train_together(self._task, self._kernel, jobs)
-        return [train(self._task, self._net, job) for job in jobs]
+    def train(self, jobs: Sequence[Job], rooms: Sequence[Tensor] | None = None) -> list[Result]:
+        """``rooms``: where to leave the models; a job's may be its own start."""
+        if self._native is not None:
+            return self._native.train(jobs, rooms)
+        results = [train(self._task, self._net, job) for job in jobs]
+        if rooms is not None:
+            for room, result in zip(rooms, results, strict=False):
+                room.copy_(result.model)
+        return results
 
 
 def train(task: Task, net: FlatModule, job: Job) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,8 @@ class TrainingSection(Section):
     """Momentum of local SGD, starting from rest in every job."""
     clip_norm: float | None = Field(None, gt=0)
     """Bound on the norm of each step's direction, pull and shift included."""
+    kernels: Literal["native", "autograd"] = "native"
+    """Who computes steps: C++ made for small models, where it knows the model, or torch."""
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,9 @@ class Engine(Protocol):
     jobs_at_once: int
     """How many jobs are fastest as one chunk."""
     workers: int
-    """Chunks that are trained while the run goes on; 0: each when its results are asked for."""
+    """That train while the run goes on; 0: a chunk is trained when its results are asked for."""
+    chunks_per_worker: int
+    """At work or waiting, so that no worker has to wait."""
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Hand a chunk of at most ``jobs_at_once`` over; what comes back stands for it."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import signal
 import weakref
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,33 +22,53 @@ from simulator.events import Job, Result
 from simulator.orphans import end_with_parent
 from simulator.task import Task
 from simulator.trainer import Trainer
+from simulator.units import NodeId
 
-_STACKS = 4
-"""Handed over as one chunk: a message costs as much as some steps of a small model."""
 _SLABS_PER_WORKER = 8
 """Chunks of models: at work, waiting for a worker, and read by the run."""
 
 
 class Order(NamedTuple):
-    """A job without its tensors: these are rows of a slab."""
+    """A job whose vectors are rows of the chunk's slab; numbers alone are cheap to send."""
 
-    job: Job
+    node: NodeId
     start: int
     shift: int | None
+    pull: float
+    epochs: int | None
+    steps: int | None
+    learning_rate: float | None
+    number: int
+    """The job's count."""
 
 
-class Chunk(NamedTuple):
+@dataclass(eq=False)
+class Chunk:
     slab: int
     size: int
-    losses: Future[list[float]]
+    worker: _Worker
+    losses: list[float] | None = None
+    """None: not back yet."""
+    is_wanted: bool = True
+
+
+@dataclass(eq=False)
+class _Worker:
+    pipe: Connection
+    process: BaseProcess
+    chunks: deque[Chunk] = field(default_factory=deque)
+    """Handed over and not yet back, in the order in which they come back."""
 
 
 class ProcessEngine:
+    chunks_per_worker = 3
+    """One at work and two that wait: a worker need not wait for the run to look after it."""
+
     def __init__(self, task: Task, workers: int) -> None:
         trainer = Trainer(task)
         self.workers = workers
         self.num_parameters = trainer.num_parameters
-        self.jobs_at_once = _STACKS * trainer.jobs_at_once
+        self.jobs_at_once = trainer.jobs_at_once
         rows = 2 * self.jobs_at_once  # a start, then the result, and a shift for each job
         shape = (_SLABS_PER_WORKER * workers, rows, self.num_parameters)
         _check_room(task, 4 * shape[0] * shape[1] * shape[2])
@@ -56,59 +77,77 @@ class ProcessEngine:
         arena = torch.empty(shape).share_memory_()  # type: ignore[no-untyped-call]
         self._arena: np.ndarray = arena.numpy()
         self._free = list(range(shape[0]))
-        self._given_up: list[Future[list[float]]] = []
-        spawn = torch.multiprocessing.get_context("spawn")
         worker_task = replace(task, x_test=task.x_test[:0], y_test=task.y_test[:0])
-        self._pool = ProcessPoolExecutor(workers, spawn, _start_worker, (worker_task, arena))
+        self._workers = [_start_worker(worker_task, arena) for _ in range(workers)]
 
     def submit(self, jobs: Sequence[Job]) -> Chunk:
         while not self._free:  # chunks that were given up while at work still hold theirs
-            wait(self._given_up, timeout=0.1, return_when=FIRST_COMPLETED)
+            self._receive(self._workers)
         slab = self._free.pop()
-        rows = self._arena[slab]
-        starts: dict[int, int] = {}
+        worker = min(self._workers, key=lambda worker: len(worker.chunks))
+        chunk = Chunk(slab, len(jobs), worker)
+        worker.chunks.append(chunk)
+        try:
+            worker.pipe.send((slab, self._orders(jobs, self._arena[slab])))
+        except OSError:
+            raise self._broken() from None
+        return chunk
+
+    def _orders(self, jobs: Sequence[Job], rows: np.ndarray) -> list[Order]:
+        """Of jobs that share a start, the last one's result takes its place: they go in turn."""
+        starts = {id(job.start): place for place, job in enumerate(jobs)}
         orders = []
         for place, job in enumerate(jobs):
-            if id(job.start) not in starts:
-                starts[id(job.start)] = len(starts)
-                rows[len(starts) - 1] = job.start.numpy()
-            start = starts[id(job.start)]
+            if starts[id(job.start)] == place:
+                rows[place] = job.start.numpy()
             shift = None if job.shift is None else self.jobs_at_once + place
             if job.shift is not None:
                 rows[self.jobs_at_once + place] = job.shift.numpy()
-            bare = replace(job, start=_NOTHING, shift=None, tag=None)
-            orders.append(Order(bare, start, shift))
-        try:
-            return Chunk(slab, len(jobs), self._pool.submit(_work, slab, orders))
-        except BrokenProcessPool:
-            raise self._broken() from None
+            numbers = (job.pull, job.epochs, job.steps, job.learning_rate, job.count)
+            orders.append(Order(job.node, starts[id(job.start)], shift, *numbers))
+        return orders
 
     def results(self, chunk: Chunk) -> list[Result]:
-        try:
-            losses = chunk.losses.result()
-        except BrokenProcessPool:
-            raise self._broken() from None
+        while chunk.losses is None:
+            self._receive([chunk.worker])
         rows = list(self._arena[chunk.slab][: chunk.size])
-        if len(self._free) < 3 * self.workers:
+        if len(self._free) <= self.chunks_per_worker * self.workers:  # what may be under way
             models = [torch.from_numpy(row.copy()) for row in rows]
             self._free.append(chunk.slab)
         else:
             models = self._lent(chunk.slab, rows)
-        return [Result(model, loss) for model, loss in zip(models, losses, strict=True)]
+        return [Result(model, loss) for model, loss in zip(models, chunk.losses, strict=True)]
 
     def discard(self, chunk: Chunk) -> None:
-        chunk.losses.cancel()
-        self._given_up = [losses for losses in self._given_up if not losses.done()]
-        self._given_up.append(chunk.losses)
-        chunk.losses.add_done_callback(lambda _: self._free.append(chunk.slab))
+        chunk.is_wanted = False
+        if chunk.losses is not None:
+            self._free.append(chunk.slab)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join()
+
+    def _receive(self, workers: list[_Worker]) -> None:
+        """One chunk of each that has one, from those that are asked for; waits for the first."""
+        busy = {worker.pipe: worker for worker in workers if worker.chunks}
+        for pipe in wait(busy):
+            worker = busy[pipe]  # type: ignore[index]
+            try:
+                answer = worker.pipe.recv()
+            except (EOFError, OSError):
+                raise self._broken() from None
+            if isinstance(answer, Exception):
+                raise answer
+            chunk = worker.chunks.popleft()
+            chunk.losses = answer
+            if not chunk.is_wanted:
+                self._free.append(chunk.slab)
 
     def _broken(self) -> UserError:
-        """The pool would wait for ever for workers that ignore its SIGTERM."""
-        for process in list((self._pool._processes or {}).values()):
-            process.kill()
+        for worker in self._workers:
+            worker.process.kill()
         return UserError(
             "a worker process has died (out of memory?); the run can be resumed from its "
             "last checkpoint"
@@ -129,9 +168,6 @@ class ProcessEngine:
         return [torch.from_numpy(row) for row in rows]
 
 
-_NOTHING = torch.empty(0)
-
-
 def _check_room(task: Task, arena_bytes: int) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir():
@@ -146,25 +182,44 @@ def _check_room(task: Task, arena_bytes: int) -> None:
         )
 
 
-_trainer: Trainer
-_arena: torch.Tensor
+def _start_worker(task: Task, arena: torch.Tensor) -> _Worker:
+    spawn = torch.multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(theirs, task, arena), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(ours, process)
 
 
-def _start_worker(task: Task, arena: torch.Tensor) -> None:
-    global _trainer, _arena
+def _serve(pipe: Connection, task: Task, arena: torch.Tensor) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)  # meant for the run, which ends its workers
     end_with_parent()
-    _trainer, _arena = Trainer(task), arena
+    trainer = Trainer(task)
+    while True:
+        try:
+            slab, orders = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: object = _work(trainer, arena[slab], orders)
+        except Exception as error:
+            answer = error
+        pipe.send(answer)
 
 
-def _work(slab: int, orders: list[Order]) -> list[float]:
-    rows = _arena[slab]
+def _work(trainer: Trainer, rows: torch.Tensor, orders: list[Order]) -> list[float]:
     jobs = [
-        replace(job, start=rows[start], shift=None if shift is None else rows[shift])
-        for job, start, shift in orders
+        Job(
+            order.node,
+            rows[order.start],
+            pull=order.pull,
+            shift=None if order.shift is None else rows[order.shift],
+            epochs=order.epochs,
+            steps=order.steps,
+            learning_rate=order.learning_rate,
+            count=order.number,
+        )
+        for order in orders
     ]
-    results = _trainer.train(jobs)
-    for row, result in zip(rows, results, strict=False):
-        row.copy_(result.model)
-    return [result.loss for result in results]
+    return [result.loss for result in trainer.train(jobs, list(rows[: len(jobs)]))]

@@ -19,6 +19,8 @@ from simulator.trainer import Trainer
 
 
 class RayEngine:
+    chunks_per_worker = 3
+
     def __init__(self, task: Task, workers: int, address: str | None) -> None:
         self._ray = ray = _import_ray()
         trainer = Trainer(task)

@@ -10,7 +10,7 @@ from simulator.trainer import Trainer
 
 
 class SerialEngine:
-    workers = 0
+    workers = chunks_per_worker = 0
 
     def __init__(self, task: Task) -> None:
         self._trainer = Trainer(task)

@@ -1,5 +1,8 @@
 import gc
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -319,3 +322,22 @@ def test_a_serial_engine_has_no_workers():
 def test_a_cluster_that_is_not_there():
     with pytest.raises(UserError, match="no Ray cluster answers"):
         build_engine("ray", many(), 1, "127.0.0.1:1")
+
+
+def test_torchs_products_do_not_depend_on_where_their_results_lie():
+    """What the setting of MKL_CBWR is for; a process of its own, for MKL reads it only once."""
+    code = """
+import simulator, torch
+torch.set_num_threads(1)
+room = torch.empty(4096)
+a, b = torch.randn(2, 20, 33), torch.randn(2, 33, 7)
+first = None
+for place in range(16):
+    out = room[place : place + 280].view(2, 20, 7)
+    torch.bmm(a, b, out=out)
+    first = out.clone() if first is None else first
+    assert torch.equal(out, first), place
+"""
+    for given in ({}, {"MKL_CBWR": ""}):
+        environment = {k: v for k, v in os.environ.items() if k != "MKL_CBWR"} | given
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)

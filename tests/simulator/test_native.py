@@ -1,20 +1,18 @@
-"""Stacked training: a job's bits do not depend on its company, and agree with autograd's."""
+"""Training in C++: a job's bits do not depend on its company, and agree with autograd's."""
 
-import os
 import random
-import subprocess
-import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from simulator.cohort import train_together
 from simulator.events import Job
-from simulator.kernels import Models, kernel_for
 from simulator.model_section import ModelSection
 from simulator.models import build_model, flat_parameters
+from simulator.native import NativeTrainer
+from simulator.native.layers import layers_of
 from simulator.task import Task
 from simulator.trainer import train
 from simulator.training import TrainingSection
@@ -30,6 +28,9 @@ MODELS = {
     "cnn-async-hfl": (ModelSection(name="cnn-async-hfl"), (1, 28, 28), 10, False),
     "cnn-sync-time": (ModelSection(name="cnn-sync-time"), (3, 32, 32), 10, False),
     "line": (ModelSection(name="logistic"), (1,), 1, True),
+    "char-lstm": (ModelSection(name="char-lstm", layers=1), (17,), 30, False),
+    "char-lstm, two layers": (ModelSection(name="char-lstm"), (7,), 30, False),
+    "series-lstm": (ModelSection(name="series-lstm"), (11, 3), 2, True),
 }
 """Section, shape of a sample, outputs, whether a regression."""
 
@@ -60,8 +61,10 @@ def make_task(name, sizes, **training):
     return Task(x, y, x[:1], y[:1], outputs, regression, parts, section, training, seed=5)
 
 
-def kernel_of(task):
-    return kernel_for(task.build().module, task.x_train.shape[1:], task.regression)
+def trainer_of(task):
+    trainer = NativeTrainer.make(task)
+    assert trainer is not None
+    return trainer
 
 
 def start_of(task, number):
@@ -96,14 +99,12 @@ STEERINGS = ({}, {"momentum": 0.7}, {"clip_norm": 0.5})
 @pytest.mark.parametrize("name", MODELS)
 def test_the_bits_of_a_job_do_not_depend_on_its_company(name, training):
     task = make_task(name, SIZES, learning_rate=0.1, batch_size=20, epochs=2, **training)
-    kernel, rng = kernel_of(task), random.Random(1)
+    trainer, rng = trainer_of(task), random.Random(1)
     jobs = some_jobs(task, rng)
-    alone = [train_together(task, kernel, [job])[0] for job in jobs]
+    alone = [trainer.train([job])[0] for job in jobs]
     for count in (2, 3, 7, len(jobs)):
         places = rng.sample(range(len(jobs)), count)
-        for place, result in zip(
-            places, train_together(task, kernel, [jobs[p] for p in places]), strict=True
-        ):
+        for place, result in zip(places, trainer.train([jobs[p] for p in places]), strict=True):
             assert torch.equal(result.model, alone[place].model)
             assert result.loss == alone[place].loss
 
@@ -113,7 +114,7 @@ def test_the_bits_of_a_job_do_not_depend_on_its_company(name, training):
 def test_jobs_with_and_without_a_shift_do_not_mix(first, training):
     """Alike but for that, as FedDyn's when some devices train for the first time."""
     task = make_task("deep mlp", [40] * 6, learning_rate=0.1, batch_size=20, epochs=2, **training)
-    kernel, start = kernel_of(task), start_of(task, 0)
+    trainer, start = trainer_of(task), start_of(task, 0)
     shift = 0.05 * torch.randn(len(start), generator=torch.Generator().manual_seed(1))
     odd = first == "without"
     jobs = [
@@ -121,8 +122,8 @@ def test_jobs_with_and_without_a_shift_do_not_mix(first, training):
         for n in task.parts
     ]
     net = task.build()
-    for job, result in zip(jobs, train_together(task, kernel, jobs), strict=True):
-        assert torch.equal(result.model, train_together(task, kernel, [job])[0].model)
+    for job, result in zip(jobs, trainer.train(jobs), strict=True):
+        assert torch.equal(result.model, trainer.train([job])[0].model)
         expected = train(task, net, job).model
         assert (result.model - expected).norm() < 1e-5 * (expected - start).norm()
 
@@ -135,37 +136,18 @@ def test_a_step_with_pull_and_shift_is_autograds(pull, rate):
     shift = 0.01 * torch.randn(len(start), generator=torch.Generator().manual_seed(1))
     job = Job(node=0, start=start, pull=pull, shift=shift, learning_rate=rate)
     expected = train(task, task.build(), job).model
-    found = train_together(task, kernel_of(task), [job])[0].model
+    found = trainer_of(task).train([job])[0].model
     assert (found - expected).norm() < 1e-5 * (expected - start).norm()
-
-
-def test_products_do_not_depend_on_where_their_results_lie():
-    """What the setting of MKL_CBWR is for; a process of its own, for MKL reads it only once."""
-    code = """
-import simulator, torch
-torch.set_num_threads(1)
-room = torch.empty(4096)
-a, b = torch.randn(2, 20, 33), torch.randn(2, 33, 7)
-first = None
-for place in range(16):
-    out = room[place : place + 280].view(2, 20, 7)
-    torch.bmm(a, b, out=out)
-    first = out.clone() if first is None else first
-    assert torch.equal(out, first), place
-"""
-    for given in ({}, {"MKL_CBWR": ""}):
-        environment = {k: v for k, v in os.environ.items() if k != "MKL_CBWR"} | given
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 @pytest.mark.parametrize("name", ["mlp", "deep mlp", "dense regression", "cnn-small", "line"])
 def test_the_bits_of_a_job_do_not_depend_on_its_company_in_batches_of_any_size(name, batch_size):
     task = make_task(name, (9, 2, 9, 15, 70), learning_rate=0.1, batch_size=batch_size, steps=3)
-    kernel = kernel_of(task)
+    trainer = trainer_of(task)
     jobs = [Job(node=node, start=start_of(task, node)) for node in task.parts]
-    for job, result in zip(jobs, train_together(task, kernel, jobs), strict=True):
-        alone = train_together(task, kernel, [job])[0]
+    for job, result in zip(jobs, trainer.train(jobs), strict=True):
+        alone = trainer.train([job])[0]
         assert torch.equal(result.model, alone.model)
         assert result.loss == alone.loss
 
@@ -173,11 +155,11 @@ def test_the_bits_of_a_job_do_not_depend_on_its_company_in_batches_of_any_size(n
 @pytest.mark.parametrize("name", MODELS)
 def test_the_bits_do_not_depend_on_the_size_of_a_large_cohort(name):
     task = make_task(name, [20] * 64, learning_rate=0.1, batch_size=20)
-    kernel = kernel_of(task)
+    trainer = trainer_of(task)
     jobs = [Job(node=node, start=start_of(task, node % 3)) for node in task.parts]
-    together = train_together(task, kernel, jobs)
+    together = trainer.train(jobs)
     for some in (jobs[:1], jobs[7:9], jobs[30:33], jobs[40:60], jobs[::-1]):
-        for job, result in zip(some, train_together(task, kernel, some), strict=True):
+        for job, result in zip(some, trainer.train(some), strict=True):
             assert torch.equal(result.model, together[job.node].model)
             assert result.loss == together[job.node].loss
 
@@ -187,7 +169,7 @@ def test_the_bits_do_not_depend_on_the_size_of_a_large_cohort(name):
 def test_same_training_as_one_job_at_a_time_with_autograd(name, training):
     task = make_task(name, SIZES, learning_rate=0.1, batch_size=20, epochs=2, **training)
     jobs, net = some_jobs(task, random.Random(2)), task.build()
-    for job, result in zip(jobs, train_together(task, kernel_of(task), jobs), strict=True):
+    for job, result in zip(jobs, trainer_of(task).train(jobs), strict=True):
         expected = train(task, net, job)
         way = (expected.model - job.start).norm()
         # one max-pool that rounding decides otherwise may cost more than a thousandth
@@ -200,37 +182,24 @@ def test_same_training_as_one_job_at_a_time_with_autograd(name, training):
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str
 )
-@pytest.mark.parametrize("few_steps", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_are_those_of_autograd(name, few_steps, dtype, tolerance):
-    """Batches of 7 filled up to 9, in two rows that differ."""
-    section, shape, outputs, regression = MODELS[name]
-    x, y = samples_for(shape, outputs, regression, section, 18, np.random.default_rng(1))
-    x = x.to(dtype) if x.is_floating_point() else x
-    y = y.to(dtype) if regression else y
-    weight = torch.zeros(2, 9, dtype=dtype)
-    weight[:, :7] = 1 / 7
-    modules = [build_model(section, shape, outputs).to(dtype) for _ in range(2)]
-    starts = [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
-    kernel = kernel_for(modules[0], shape, regression)
-    kernel = kernel.for_few_steps if few_steps else kernel
-    count = min(2, kernel.jobs_at_once)
-    for first in range(0, 2, count):
-        stack = slice(first, first + count)
-        models, gradients = (Models(kernel.slots, count, dtype) for _ in range(2))
-        models.load(starts[stack])
-        step = kernel.at_work(models.blocks, gradients.blocks, 9)
-        losses = step(x.unflatten(0, (2, 9))[stack], y.unflatten(0, (2, 9))[stack], weight[stack])
-        for place in range(first, first + count):
-            gradient = gradients.vector(place - first)
-            module, batch = modules[place], slice(9 * place, 9 * place + 7)
-            criterion = nn.functional.mse_loss if regression else nn.functional.cross_entropy
-            loss = criterion(module(x[batch]), y[batch])
-            loss.backward()
-            expected = nn.utils.parameters_to_vector([p.grad for p in module.parameters()])
-            assert (gradient - expected).norm() <= tolerance * expected.norm()
-            found = float((losses[place - first] * weight[place]).sum())
-            assert found == pytest.approx(float(loss.detach()), rel=tolerance)
+def test_gradients_are_those_of_autograd(name, dtype, tolerance):
+    """A step of length 1 from a model shows its gradient."""
+    task = make_task(name, (7, 9), learning_rate=1.0, batch_size=9, steps=1)
+    if task.x_train.is_floating_point():
+        task = replace(task, x_train=task.x_train.to(dtype))
+    y = task.y_train.to(dtype) if task.regression else task.y_train
+    trainer = NativeTrainer.make(task, dtype)
+    for node, part in task.parts.items():
+        module = build_model(task.model, tuple(task.x_train.shape[1:]), task.outputs).to(dtype)
+        start = nn.utils.parameters_to_vector(module.parameters()).detach()
+        [result] = trainer.train([Job(node=node, start=start)])
+        criterion = nn.functional.mse_loss if task.regression else nn.functional.cross_entropy
+        loss = criterion(module(task.x_train[part]), y[part])
+        loss.backward()
+        expected = nn.utils.parameters_to_vector([p.grad for p in module.parameters()])
+        assert (start - result.model - expected).norm() <= tolerance * expected.norm()
+        assert result.loss == pytest.approx(float(loss.detach()), rel=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -238,15 +207,13 @@ def test_gradients_are_those_of_autograd(name, few_steps, dtype, tolerance):
     [
         ("vgg9", (3, 16, 16)),
         ("resnet10", (3, 16, 16)),
-        ("char-lstm", (9,)),
-        ("series-lstm", (5, 2)),
     ],
 )
-def test_no_kernel_for_what_is_best_left_to_autograd(name, shape):
+def test_what_is_left_to_autograd(name, shape):
     module = build_model(ModelSection(name=name), shape, 10)
-    assert kernel_for(module, shape, regression=False) is None
+    assert layers_of(module, shape) is None
 
 
 def test_no_jobs_no_results():
     task = make_task("line", [3])
-    assert train_together(task, kernel_of(task), []) == []
+    assert trainer_of(task).train([]) == []

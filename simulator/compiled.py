@@ -1,0 +1,71 @@
+"""C++ parts are compiled once, on the machine that runs them, and kept in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.errors import UserError
+
+
+def cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "meshfl"
+
+
+def cached(name: str, make: Callable[[Path], Path]) -> Path:
+    """The file of this name in the cache; ``make`` leaves one in an empty folder, if need be."""
+    place = cache_folder() / name
+    if not place.exists():
+        with _work_folder(place.parent) as work:
+            os.replace(make(Path(work)), place)
+    return place
+
+
+def _work_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=cache)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {cache} cannot be written ({error.strerror}); let the environment "
+            "variable XDG_CACHE_HOME name a folder that can (unset: ~/.cache)"
+        ) from None
+
+
+def find_compiler(what_for: str, otherwise: str = "") -> str:
+    compiler = os.environ.get("CXX") or "c++"
+    if not shutil.which(compiler):
+        raise UserError(
+            f"a C++ compiler is needed once, to build {what_for}, and {compiler!r} is missing; "
+            f"on Debian or Ubuntu: apt-get install g++{otherwise}"
+        )
+    return compiler
+
+
+def compiler_version(compiler: str) -> str:
+    try:
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    except OSError as error:
+        raise _no_compiler(compiler, str(error.strerror)) from None
+    if done.returncode:
+        raise _no_compiler(compiler, f"exit code {done.returncode}")
+    return done.stdout
+
+
+def _no_compiler(compiler: str, why: str) -> UserError:
+    return UserError(
+        f"{compiler!r} is no C++ compiler: '{compiler} --version' failed ({why}); let the "
+        "environment variable CXX name one, such as g++ or clang++, or unset it"
+    )
+
+
+def run_compiler(command: list[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        first = "\n".join(done.stderr.splitlines()[:10])
+        raise UserError(f"{what} could not be compiled ({command[0]}):\n{first}")
