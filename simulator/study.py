@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from simulator.errors import UserError, did_you_mean
 from simulator.orphans import end_with_parent
@@ -36,6 +36,8 @@ class Variant(Section):
     """Time to target, as a multiple of the reference's, that the paper reports."""
     published_bytes: float | None = Field(None, gt=0)
     """The same for bytes to target."""
+    reference: str | None = None
+    """The variant that its ratios are to; unset: the study's."""
 
 
 class Study(Section):
@@ -43,10 +45,17 @@ class Study(Section):
     scenario: Path
     """What all variants have in common; seen from the study's folder."""
     reference: str
-    """The variant that ratios are to."""
+    """The variant that ratios are to, unless a variant names another."""
     seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1)
     source: str = ""
     """Where the published numbers stand."""
+    like: Path | None = None
+    """Another study, whose variants are taken, without what was published of them."""
+    change: dict[str, dict[str, Any]] = Field({})
+    """Tables laid over those of all variants."""
+    published: dict[str, PositiveFloat] = Field({})
+    """By variant, for those that do not say themselves; the same for published_bytes."""
+    published_bytes: dict[str, PositiveFloat] = Field({})
     variants: tuple[Variant, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -57,22 +66,50 @@ class Study(Section):
             raise ValueError("two variants have the same name, or names of the same letters")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is given twice")
-        if self.reference not in names:
-            raise ValueError(f"unknown reference; {did_you_mean(self.reference, names)}")
+        for reference in [self.reference, *(variant.reference for variant in self.variants)]:
+            if reference is not None and reference not in names:
+                raise ValueError(
+                    f"unknown reference {reference!r}; {did_you_mean(reference, names)}"
+                )
+        for name in [*self.published, *self.published_bytes]:
+            if name not in names:
+                raise ValueError(f"published: no variant {name!r}; {did_you_mean(name, names)}")
         return self
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        try:
-            content = tomllib.loads(path.read_text())
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such study file") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UserError(f"{path}: not a readable TOML file: {error}") from None
+        content = _read(path)
+        if isinstance(like := content.get("like"), str):
+            content["variants"] = cls._variants_of(path, like) + content.get("variants", [])
+        return cls._checked(content, path)
+
+    @classmethod
+    def _variants_of(cls, path: Path, like: str) -> list[dict[str, Any]]:
+        other = _read(path.parent / like)
+        if "like" in other:
+            raise UserError(
+                f"{path}: like = {like!r}: that study takes its own variants from "
+                f"{other['like']!r}; name that one"
+            )
+        unsaid = {"published", "published_bytes"}
+        variants = cls._checked(other, path.parent / like).variants
+        return [variant.model_dump(exclude=unsaid) for variant in variants]
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any], path: Path) -> Self:
         try:
             return cls.model_validate(content)
         except ValidationError as error:
             raise UserError("\n  ".join([f"{path}:", *explain_all(cls, error)])) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such study file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not a readable TOML file: {error}") from None
 
 
 def slug(name: str) -> str:
@@ -88,6 +125,12 @@ class Run:
     """Where the scenario's paths start."""
     folder: Path
 
+    @property
+    def target(self) -> float:
+        target = self.scenario.run.target
+        assert target is not None, "runs_of refuses such a study"
+        return target
+
 
 def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
     """Every run of the study; all scenarios are checked before any of them begins."""
@@ -99,13 +142,18 @@ def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
     runs = []
     for variant in study.variants:
         for seed in study.seeds:
-            content = laid_over(laid_over(common, variant.change), {"run": {"seed": seed}})
+            content = laid_over(laid_over(common, variant.change), study.change)
+            content = laid_over(content, {"run": {"seed": seed}})
             try:
                 scenario = Scenario.model_validate(content)
             except ValidationError as error:
                 problems = explain_all(Scenario, error)
                 place = f"{path}: variant {variant.name!r}:"
                 raise UserError("\n  ".join([place, *problems])) from None
+            if scenario.run.target is None:
+                raise UserError(
+                    f"{path}: variant {variant.name!r}: give it a [run] target, to compare it at"
+                )
             folder = out / slug(variant.name) / f"seed-{seed}"
             runs.append(Run(variant.name, seed, scenario, file.parent, folder))
     return runs

@@ -23,16 +23,19 @@ from simulator.results import Results
 from simulator.study import Run, Study, Variant
 
 
-def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
+def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
     """A row for each variant: means over the seeds that reached the target, and how many did."""
     rows = []
     for variant in _told(study, runs):
-        results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
+        its_runs = [run for run in runs if run.variant == variant.name]
+        results, target = [Results.load(run.folder) for run in its_runs], its_runs[0].target
         reached = [m for m in (result.milestone(target) for result in results) if m]
         seconds = [m.sim_time_s for m in reached]
         rows.append(
             {
                 "variant": variant.name,
+                "reference": variant.reference or study.reference,
+                "target": target,
                 "reached": f"{len(reached)}/{len(results)}",
                 "seconds": np.mean(seconds) if seconds else np.nan,
                 "spread": np.std(seconds, ddof=1) if len(seconds) > 1 else np.nan,
@@ -40,14 +43,14 @@ def findings(study: Study, runs: list[Run], target: float) -> pd.DataFrame:
                 "overhead": np.mean([_overhead(result) for result in results]),
                 "best": np.mean([_best(result) for result in results]),
                 "longest": max(result.summary["sim_time_s"] for result in results),
-                "published": variant.published,
-                "published_bytes": variant.published_bytes,
+                "published": variant.published or study.published.get(variant.name),
+                "published_bytes": variant.published_bytes
+                or study.published_bytes.get(variant.name),
             }
         )
     table = pd.DataFrame(rows)
-    first = table[table["variant"] == study.reference]
     for ratio, of in (("ratio", "seconds"), ("bytes_ratio", "bytes")):
-        table[ratio] = table[of] / (first[of].iloc[0] if len(first) else np.nan)
+        table[ratio] = table[of] / table["reference"].map(table.set_index("variant")[of])
     return table
 
 
@@ -71,6 +74,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     """As text; who did not reach the target has a lower bound on its time."""
     columns = {
         "variant": table["variant"],
+        "target": _numbers(table["target"], "g"),
         "reached": table["reached"],
         "seconds": [_seconds(row) for _, row in table.iterrows()],
         "ratio": _numbers(table["ratio"]),
@@ -83,7 +87,8 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     }
     shown = pd.DataFrame(columns)
     silent = [name for name in ("paper", "paper ") if (shown[name] == "-").all()]
-    return shown.drop(columns=silent)
+    alike = ["target"] if shown["target"].nunique() == 1 else []
+    return shown.drop(columns=silent + alike)
 
 
 def _seconds(row: pd.Series) -> str:
@@ -97,9 +102,10 @@ def _numbers(column: pd.Series, form: str = ".2f") -> list[str]:
     return ["-" if pd.isna(number) else format(number, form) for number in column]
 
 
-def terminal_table(study: Study, table: pd.DataFrame, target: float) -> Table:
+def terminal_table(study: Study, table: pd.DataFrame) -> Table:
+    targets = ", ".join(f"{target:g}" for target in table["target"].unique())
     result = Table(
-        title=f"{study.title}: to target {target:g}", box=SIMPLE, pad_edge=False,
+        title=f"{study.title}: to target {targets}", box=SIMPLE, pad_edge=False,
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
@@ -118,17 +124,17 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(study: Study, runs: list[Run], target: float, out: Path) -> list[Path]:
+def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
     """findings.csv, findings.md, curves.png, ratios.png."""
-    table = findings(study, runs, target)
+    table = findings(study, runs)
     table.to_csv(out / "findings.csv", index=False)
     (out / "findings.md").write_text(markdown(table))
-    draw_curves(study, runs, target, out / "curves.png")
+    draw_curves(study, runs, out / "curves.png")
     draw_ratios(study, table, out / "ratios.png")
     return [out / name for name in ("findings.csv", "findings.md", "curves.png", "ratios.png")]
 
 
-def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> None:
+def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
     figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     for i, variant in enumerate(_told(study, runs)):
         results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
@@ -136,7 +142,8 @@ def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> Non
         _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)
         _draw(by_bytes, results, _sent_gb, variant.name, style)
     for axes, label in ((by_time, "simulated time [s]"), (by_bytes, "bytes sent [GB]")):
-        axes.axhline(target, color="0.5", lw=1, ls=":")
+        for target in {run.target: None for run in runs}:
+            axes.axhline(target, color="0.5", lw=1, ls=":")
         axes.set(xlabel=label, ylabel="test accuracy", xscale="log")
         axes.grid(alpha=0.3)
     figure.suptitle(
@@ -146,6 +153,11 @@ def draw_curves(study: Study, runs: list[Run], target: float, path: Path) -> Non
     by_bytes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _reference(table: pd.DataFrame) -> str:
+    names = list(table["reference"].unique())
+    return str(names[0]) if len(names) == 1 else "its reference"
 
 
 def _sent_gb(curve: pd.DataFrame) -> pd.Series:
@@ -204,7 +216,7 @@ def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
         axes.set_xlim(left=both.min() / 2)
     axes.margins(x=0.12)
     axes.axvline(1, color="0.4", lw=1)
-    axes.set(xlabel=f"time to target, as a multiple of {study.reference}'s")
+    axes.set(xlabel=f"time to target, as a multiple of {_reference(table)}'s")
     axes.set_title(study.title)
     if known:
         figure.legend(loc="outside lower center", ncols=2, frameon=False)

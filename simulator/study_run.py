@@ -20,7 +20,6 @@ def conduct(file: Path, out: Path, jobs: int, only: list[str], console: Console)
     """The table has all variants that are done, also those that were not asked for now."""
     study = Study.load(file)
     runs = runs_of(study, file, out)
-    target = _target(file, runs)
     wanted = _wanted(study, runs, only)
     make_folder(out, out)
     check_done(runs)
@@ -36,10 +35,10 @@ def conduct(file: Path, out: Path, jobs: int, only: list[str], console: Console)
 
     left = {run.variant for run in runs if not (run.folder / SUMMARY).is_file()}
     runs = [run for run in runs if run.variant not in left]
-    console.print(terminal_table(study, findings(study, runs, target), target))
+    console.print(terminal_table(study, findings(study, runs)))
     if study.source:
         console.print(f"published: {study.source}", highlight=False)
-    for path in write(study, runs, target, out):
+    for path in write(study, runs, out):
         console.print(f"written: {path}", highlight=False)
 
 
@@ -49,14 +48,6 @@ def _wanted(study: Study, runs: list[Run], only: list[str]) -> list[Run]:
         if name not in names:
             raise UserError(f"--only {name}: no such variant; {did_you_mean(name, names)}")
     return [run for run in runs if run.variant in (only or names)]
-
-
-def _target(file: Path, runs: list[Run]) -> float:
-    targets = {run.scenario.run.target for run in runs}
-    target = targets.pop()
-    if targets or target is None:
-        raise UserError(f"{file}: give all variants one [run] target, to compare them at")
-    return target
 
 
 def _run_all(runs: list[Run], jobs: int) -> dict[str, str]:

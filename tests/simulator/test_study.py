@@ -116,7 +116,7 @@ def test_one_variant_alone(study):
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_studies_are_good(path, tmp_path):
-    if "[[variants]]" in path.read_text():
+    if re.search(r"^(\[\[variants|like)", path.read_text(), re.M):
         assert runs_of(Study.load(path), path, tmp_path)
     else:
         Scenario.load(path)
@@ -149,6 +149,63 @@ def test_bad_studies_are_refused_before_anything_is_written(study, old, new, mes
     assert isinstance(done.exception, UserError)
     assert re.search(message, str(done.exception), re.S), str(done.exception)
     assert not (study.parent / "out").exists()
+
+
+def test_a_variant_may_have_a_target_and_a_reference_of_its_own(study):
+    study.write_text(
+        STUDY.replace("published = 2.5", 'published = 2.5\nreference = "Two rounds"')
+        + "\n[variants.change.run]\ntarget = 0.6\n"
+    )
+    assert conduct(study).exit_code == 0
+    found = pd.read_csv(study.parent / "out/findings.csv").set_index("variant")
+    assert found["target"].to_dict() == {"FedAvg": 0.5, "Two rounds": 0.6}
+    assert found["ratio"].tolist() == [1.0, 1.0]
+    assert "| target |" in (study.parent / "out/findings.md").read_text()
+
+
+LIKE = """
+title = "The same, elsewhere"
+scenario = "small.toml"
+like = "study.toml"
+reference = "Two rounds"
+seeds = [3]
+
+[published]
+FedAvg = 0.7
+
+[change.training]
+learning_rate = 0.02
+"""
+
+
+def test_a_study_may_take_the_variants_of_another(study):
+    path = study.parent / "like.toml"
+    path.write_text(LIKE)
+    runs = runs_of(Study.load(path), path, study.parent / "out")
+    assert [run.variant for run in runs] == ["FedAvg", "Two rounds"]
+    assert [run.scenario.training.learning_rate for run in runs] == [0.02, 0.02]
+    assert [run.scenario.algorithm.gateway_rounds for run in runs][1] == 2
+    done = conduct(path)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(study.parent / "out/findings.csv").set_index("variant")
+    assert found.loc["FedAvg", "published"] == 0.7
+    assert pd.isna(found.loc["Two rounds", "published"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("FedAvg = 0.7", "FedAvk = 0.7", "no variant 'FedAvk'; did you mean 'FedAvg'"),
+        ("FedAvg = 0.7", "FedAvg = 0", "published"),
+        ('"study.toml"', '"like.toml"', "takes its own variants from 'like.toml'; name that one"),
+        ('"study.toml"', '"stud.toml"', "stud.toml: no such study file"),
+    ],
+)
+def test_bad_references_to_another_study_are_refused(study, old, new, message):
+    path = study.parent / "like.toml"
+    path.write_text(LIKE.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        Study.load(path)
 
 
 def test_a_study_needs_a_target(study, scenario):
