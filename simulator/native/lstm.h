@@ -83,7 +83,8 @@ class Lstm : public Layer<T> {
             if (t > 0)
                 Multiply<T>({batch, gates_, 1, hidden_, State(t - 1, batch), by_hidden_.data(), &kHere,
                              1, HiddenWeights(w), gates_row_, open, by_gates_.data()});
-            for (long b = 0; b < batch; ++b) Squash(open + b * gates_row_);
+            for (long b = 0; b < batch; ++b)
+                Squash(open + b * gates_row_, Open(t + 1, batch) + b * gates_row_);
             for (long b = 0; b < batch; ++b) {
                 Step(t, b, batch);
                 if (!last_ || t == time_ - 1)
@@ -161,9 +162,11 @@ class Lstm : public Layer<T> {
                          &kHere, 1, InputWeights(w), gates_row_, sums, by_gates_.data()});
     }
 
-    // From sums to how far the gates are open; tanh(x) is 2 sigmoid(2 x) - 1.
-    void Squash(T* gates) const {
+    // From sums to how far the gates are open; tanh(x) is 2 sigmoid(2 x) - 1. Caches near the core
+    // do not hold all steps: the next step's place is called for in time.
+    void Squash(T* gates, const T* next) const {
         for (long i = 0; i < gates_row_; i += kLanes<T>) {
+            __builtin_prefetch(next + i, 1);
             Vector<T> slope = meshfl::Load(slopes_ + i);
             Vector<T> open = Sigmoid<T>(slope * meshfl::Load(gates + i));
             Store(gates + i, Fma(slope, open, T(1) - slope));
@@ -179,6 +182,8 @@ class Lstm : public Layer<T> {
             Vector<T> out = meshfl::Load(open + 3 * hidden_ + j);
             Vector<T> old = t > 0 ? meshfl::Load(cells_ + before + j) : Vector<T>{};
             Vector<T> cell = Fma(keep, old, in * fresh), squashed = Tanh<T>(cell);
+            for (const T* to : {(T*)cells_, (T*)squashed_, (T*)states_})
+                __builtin_prefetch(to + place + batch * hidden_row_ + j, 1);
             Store(cells_ + place + j, cell);
             Store(squashed_ + place + j, squashed);
             Store(states_ + place + j, out * squashed);
