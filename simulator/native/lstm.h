@@ -32,8 +32,8 @@ class Lstm : public Layer<T> {
           bias_(gates_row_),
           input_back_(gates_ * features_row_),
           hidden_back_(gates_ * hidden_row_),
-          sums_(batch * gates_row_),
-          open_(time * batch * 4 * hidden_row_),
+          slopes_(gates_row_),
+          open_(time * batch * gates_row_),
           cells_(time * batch * hidden_row_),
           squashed_(time * batch * hidden_row_),
           states_(time * batch * hidden_row_),
@@ -45,6 +45,7 @@ class Lstm : public Layer<T> {
         this->outputs = hidden * (last ? 1 : time);
         this->flat = symbols * features + gates_ * (features + hidden + 2);
         this->stored = symbols * features_row_ + gates_row_ * (features + hidden + 2);
+        for (long i = 0; i < gates_row_; ++i) slopes_[i] = i / hidden == 2 ? 2 : 1;
     }
 
     void Load(const T* flat, T* w) const override {
@@ -77,10 +78,13 @@ class Lstm : public Layer<T> {
         samples_.resize(batch);
         for (long b = 0; b < batch; ++b) samples_[b] = b * x.stride;
         for (long t = 0; t < time_; ++t) {
-            Begin(w, x, batch, t);
+            T* open = Open(t, batch);
+            Begin(w, x, batch, t, open);
             if (t > 0)
                 Multiply<T>({batch, gates_, 1, hidden_, State(t - 1, batch), by_hidden_.data(), &kHere,
-                             1, HiddenWeights(w), gates_row_, sums_, by_gates_.data()});
+                             1, HiddenWeights(w), gates_row_, open, by_gates_.data()});
+            for (long b = 0; b < batch; ++b)
+                Squash(open + b * gates_row_, Open(t + 1, batch) + b * gates_row_);
             for (long b = 0; b < batch; ++b) {
                 Step(t, b, batch);
                 if (!last_ || t == time_ - 1)
@@ -133,6 +137,7 @@ class Lstm : public Layer<T> {
         return HiddenWeights(w) + hidden_ * gates_row_;
     }
     T* State(long t, long batch) const { return states_ + t * batch * hidden_row_; }
+    T* Open(long t, long batch) const { return open_ + t * batch * gates_row_; }
 
     void KeepForBackward(const T* w) {
         std::memcpy((T*)embedding_, w, symbols_ * features_row_ * sizeof(T));
@@ -147,54 +152,61 @@ class Lstm : public Layer<T> {
     }
 
     // The gates' sums without what comes from the state before.
-    void Begin(const T* w, Samples<T> x, long batch, long t) {
+    void Begin(const T* w, Samples<T> x, long batch, long t, T* sums) {
         for (long b = 0; b < batch; ++b) {
             const T* from = symbols_ ? table_ + long(x[b][t]) * gates_row_ : bias_;
-            std::memcpy(sums_ + b * gates_row_, from, gates_row_ * sizeof(T));
+            std::memcpy(sums + b * gates_row_, from, gates_row_ * sizeof(T));
         }
         if (!symbols_)
             Multiply<T>({batch, gates_, 1, features_, x.numbers + t * features_, samples_.data(),
-                         &kHere, 1, InputWeights(w), gates_row_, sums_, by_gates_.data()});
+                         &kHere, 1, InputWeights(w), gates_row_, sums, by_gates_.data()});
+    }
+
+    // From sums to how far the gates are open; tanh(x) is 2 sigmoid(2 x) - 1. Caches near the core
+    // do not hold all steps: the next step's place is called for in time.
+    void Squash(T* gates, const T* next) const {
+        for (long i = 0; i < gates_row_; i += kLanes<T>) {
+            __builtin_prefetch(next + i, 1);
+            Vector<T> slope = meshfl::Load(slopes_ + i);
+            Vector<T> open = Sigmoid<T>(slope * meshfl::Load(gates + i));
+            Store(gates + i, Fma(slope, open, T(1) - slope));
+        }
     }
 
     void Step(long t, long b, long batch) {
-        const T* sums = sums_ + b * gates_row_;
         long place = (t * batch + b) * hidden_row_, before = place - batch * hidden_row_;
-        T* open = open_ + 4 * place;
+        const T* open = Open(t, batch) + b * gates_row_;
         for (long j = 0; j < hidden_; j += kLanes<T>) {
-            Vector<T> in = Sigmoid<T>(meshfl::Load(sums + j));
-            Vector<T> keep = Sigmoid<T>(meshfl::Load(sums + hidden_ + j));
-            Vector<T> fresh = Tanh<T>(meshfl::Load(sums + 2 * hidden_ + j));
-            Vector<T> out = Sigmoid<T>(meshfl::Load(sums + 3 * hidden_ + j));
+            Vector<T> in = meshfl::Load(open + j), keep = meshfl::Load(open + hidden_ + j);
+            Vector<T> fresh = meshfl::Load(open + 2 * hidden_ + j);
+            Vector<T> out = meshfl::Load(open + 3 * hidden_ + j);
             Vector<T> old = t > 0 ? meshfl::Load(cells_ + before + j) : Vector<T>{};
             Vector<T> cell = Fma(keep, old, in * fresh), squashed = Tanh<T>(cell);
-            Store(open + j, in);
-            Store(open + hidden_row_ + j, keep);
-            Store(open + 2 * hidden_row_ + j, fresh);
-            Store(open + 3 * hidden_row_ + j, out);
+            for (const T* to : {(T*)cells_, (T*)squashed_, (T*)states_})
+                __builtin_prefetch(to + place + batch * hidden_row_ + j, 1);
             Store(cells_ + place + j, cell);
             Store(squashed_ + place + j, squashed);
             Store(states_ + place + j, out * squashed);
         }
     }
 
+    // From the last vector down: what it writes beyond a gate's end is overwritten by the next's.
     void StepBack(long t, long b, long batch, T* dz) {
         long place = (t * batch + b) * hidden_row_, before = place - batch * hidden_row_;
-        const T* open = open_ + 4 * place;
+        const T* open = Open(t, batch) + b * gates_row_;
         T *state = state_gradient_ + b * hidden_row_, *cell = cell_gradient_ + b * hidden_row_;
-        for (long j = 0; j < hidden_; j += kLanes<T>) {
-            Vector<T> in = meshfl::Load(open + j), keep = meshfl::Load(open + hidden_row_ + j);
-            Vector<T> fresh = meshfl::Load(open + 2 * hidden_row_ + j);
-            Vector<T> out = meshfl::Load(open + 3 * hidden_row_ + j);
+        for (long j = (hidden_ - 1) / kLanes<T> * kLanes<T>; j >= 0; j -= kLanes<T>) {
+            Vector<T> in = meshfl::Load(open + j), keep = meshfl::Load(open + hidden_ + j);
+            Vector<T> fresh = meshfl::Load(open + 2 * hidden_ + j);
+            Vector<T> out = meshfl::Load(open + 3 * hidden_ + j);
             Vector<T> old = t > 0 ? meshfl::Load(cells_ + before + j) : Vector<T>{};
             Vector<T> squashed = meshfl::Load(squashed_ + place + j), dh = meshfl::Load(state + j);
             Vector<T> dc = Fma(dh * out, T(1) - squashed * squashed, meshfl::Load(cell + j));
-            long lanes = hidden_ - j;
-            Store(dz + j, dc * fresh * in * (T(1) - in), lanes);
-            Store(dz + hidden_ + j, dc * old * keep * (T(1) - keep), lanes);
-            Store(dz + 2 * hidden_ + j, dc * in * (T(1) - fresh * fresh), lanes);
-            Store(dz + 3 * hidden_ + j, dh * squashed * out * (T(1) - out), lanes);
-            Store(cell + j, dc * keep, lanes);
+            Store(dz + j, dc * fresh * in * (T(1) - in));
+            Store(dz + hidden_ + j, dc * old * keep * (T(1) - keep));
+            Store(dz + 2 * hidden_ + j, dc * in * (T(1) - fresh * fresh));
+            Store(dz + 3 * hidden_ + j, dh * squashed * out * (T(1) - out));
+            Store(cell + j, dc * keep);
         }
     }
 
@@ -252,8 +264,8 @@ class Lstm : public Layer<T> {
     bool last_;
     long gates_, gates_row_, hidden_row_, features_row_;
     std::vector<long> one_by_one_, by_gates_, by_hidden_, by_features_, samples_;
-    Room<T> embedding_, table_, table_gradient_, bias_, input_back_, hidden_back_, sums_, open_, cells_,
-        squashed_, states_, gates_gradient_, state_gradient_, cell_gradient_, input_gradient_;
+    Room<T> embedding_, table_, table_gradient_, bias_, input_back_, hidden_back_, slopes_, open_,
+        cells_, squashed_, states_, gates_gradient_, state_gradient_, cell_gradient_, input_gradient_;
 };
 
 }  // namespace meshfl

@@ -106,7 +106,7 @@ inline Vector<T> Exp(Vector<T> x) {
     constexpr T kLn2High = kFloat ? 0.693145752 : 0.693147180369123816490;
     constexpr T kLn2Low = kFloat ? 1.42860677e-6 : 1.90821492927058770002e-10;
     constexpr T kRound = kFloat ? 12582912.0 : 6755399441055744.0;  // 1.5 * 2^(mantissa bits)
-    constexpr int kDegree = kFloat ? 7 : 13, kMantissa = kFloat ? 23 : 52;
+    constexpr int kDegree = kFloat ? 6 : 13, kMantissa = kFloat ? 23 : 52;
     constexpr double kFactors[] = {1, 1, 1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040,
         1. / 40320, 1. / 362880, 1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800};
     x = x < Same<T>(-kMost) ? Same<T>(-kMost) : x;
@@ -116,7 +116,7 @@ inline Vector<T> Exp(Vector<T> x) {
     Vector<T> r = Fma(n, Same<T>(-kLn2Low), Fma(n, Same<T>(-kLn2High), x));
     Vector<T> sum = Same<T>(kFactors[kDegree]);
     for (int k = kDegree; k > 0; --k) sum = Fma(sum, r, Same<T>(kFactors[k - 1]));
-    Bits<T> power = ((Bits<T>)shifted - (Bits<T>)Same<T>(kRound)) << kMantissa;
+    Bits<T> power = (Bits<T>)shifted << kMantissa;  // of n: of kRound, nothing is left
     return (Vector<T>)((Bits<T>)sum + power);
 }
 
