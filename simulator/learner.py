@@ -47,6 +47,7 @@ class DeferredLearner:
         self.model_bytes = model_bytes(task.model, self._net.module)
         most = _AHEAD_BYTES // (4 * engine.num_parameters)
         self._most_ahead = max(most, engine.jobs_at_once * max(1, engine.workers))
+        self._most_chunks = engine.chunks_per_worker * engine.workers
         self._queue: list[tuple[Time, int, weakref.ref[Update]]] = []
         """What may be trained, the next due first; some is trained or gone already."""
         self._count = 0
@@ -74,7 +75,10 @@ class DeferredLearner:
         self._count += 1
         while not self._is_waiting(self._queue[0][2]()):
             heapq.heappop(self._queue)
-        if len(self._queue) >= self._engine.jobs_at_once:
+        if (
+            len(self._queue) >= self._engine.jobs_at_once
+            and len(self._under_way) < self._most_chunks
+        ):
             self._keep_busy()
         return update
 
@@ -99,33 +103,37 @@ class DeferredLearner:
         for chunk in [c for c in self._under_way if not any(ref() for ref in c.members)]:
             self._under_way.remove(chunk)
             self._engine.discard(chunk.handle)
-        most = self._engine.chunks_per_worker * self._engine.workers
-        while len(self._under_way) < most and (first := self._next()):
+        while len(self._under_way) < self._most_chunks and (first := self._next(self._room())):
             self._hand_over(first)
 
     def _hand_over(self, first: Update) -> None:
         """With as many others as are fastest, or fewer so that every worker has some."""
         waiting = max(len(self._queue), len(self._expected)) + 1
         share = -(-waiting // max(1, self._engine.workers))
-        chunk = _Chunk()
+        chunk, room = _Chunk(), self._room()
         updates: list[Update] = []
         update: Update | None = first
         while update is not None:
             updates.append(update)
             self._chunks[update] = chunk
-            update = self._next() if len(updates) < min(self._engine.jobs_at_once, share) else None
+            more = len(updates) < min(self._engine.jobs_at_once, share)
+            update = self._next(room - len(updates)) if more else None
         chunk.members = list(map(weakref.ref, updates))
         chunk.handle = self._engine.submit([update.job for update in updates])
         self._under_way.append(chunk)
 
-    def _next(self) -> Update | None:
+    def _room(self) -> int:
+        """For results that nobody has asked for yet."""
+        ahead = len(self._computed) + sum(len(chunk.members) for chunk in self._under_way)
+        return self._most_ahead - ahead
+
+    def _next(self, room: int) -> Update | None:
         """What is expected, then what is due next, as long as there is room for its result."""
         while self._expected:
             update = self._expected.popleft()()
             if self._is_waiting(update):
                 return update
-        ahead = len(self._computed) + sum(len(chunk.members) for chunk in self._under_way)
-        while self._queue and ahead < self._most_ahead:
+        while self._queue and room > 0:
             update = heapq.heappop(self._queue)[2]()
             if self._is_waiting(update):
                 return update

@@ -24,7 +24,7 @@ from simulator.task import Task
 from simulator.trainer import Trainer
 from simulator.units import NodeId
 
-_SLABS_PER_WORKER = 8
+_SLABS_PER_WORKER = 16
 """Chunks of models: at work, waiting for a worker, and read by the run."""
 
 
@@ -79,6 +79,8 @@ class ProcessEngine:
         self._free = list(range(shape[0]))
         worker_task = replace(task, x_test=task.x_test[:0], y_test=task.y_test[:0])
         self._workers = [_start_worker(worker_task, arena) for _ in range(workers)]
+        # Also when the run ends by an error: workers end with their pipes, nothing else ends them.
+        self._end = weakref.finalize(self, _end, self._workers)
 
     def submit(self, jobs: Sequence[Job]) -> Chunk:
         while not self._free:  # chunks that were given up while at work still hold theirs
@@ -124,10 +126,7 @@ class ProcessEngine:
             self._free.append(chunk.slab)
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.pipe.close()
-        for worker in self._workers:
-            worker.process.join()
+        self._end()
 
     def _receive(self, workers: list[_Worker]) -> None:
         """One chunk of each that has one, from those that are asked for; waits for the first."""
@@ -189,6 +188,13 @@ def _start_worker(task: Task, arena: torch.Tensor) -> _Worker:
     process.start()
     theirs.close()
     return _Worker(ours, process)
+
+
+def _end(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.pipe.close()
+    for worker in workers:
+        worker.process.join()
 
 
 def _serve(pipe: Connection, task: Task, arena: torch.Tensor) -> None:

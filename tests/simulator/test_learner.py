@@ -341,3 +341,22 @@ for place in range(16):
     for given in ({}, {"MKL_CBWR": ""}):
         environment = {k: v for k, v in os.environ.items() if k != "MKL_CBWR"} | given
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_a_program_that_ends_by_an_error_ends_its_workers():
+    code = """
+import numpy as np, torch
+from simulator.engines import build_engine
+from simulator.model_section import ModelSection
+from simulator.task import Task
+from simulator.training import TrainingSection
+
+if __name__ == "__main__":
+    x = torch.zeros(1, 1)
+    section, training = ModelSection(name="logistic"), TrainingSection()
+    task = Task(x, x, x, x, 1, True, {5: np.arange(1)}, section, training, seed=7)
+    engine = build_engine("processes", task, 2, None)
+    raise SystemExit(3)
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60)
+    assert done.returncode == 3
