@@ -22,7 +22,7 @@ def weighted_mean(models: Iterable[torch.Tensor], weights: Sequence[float]) -> t
 
 def mix(old: torch.Tensor, new: torch.Tensor, weight: float) -> torch.Tensor:
     """A step of ``weight`` from the old model towards the new one."""
-    return (1 - weight) * old + weight * new
+    return old.lerp(new, weight)
 
 
 def polynomial_staleness(staleness: float, q: float) -> float:
