@@ -1,4 +1,7 @@
-"""Training in worker processes; data, models and results lie in memory that all of them share."""
+"""Training in worker processes; data, models and results lie in memory that all of them share.
+
+The run's own process is one of them: it trains while it would wait for others.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,14 @@ class Chunk:
 
 
 @dataclass(eq=False)
+class OwnChunk:
+    """Of the run's own process."""
+
+    jobs: Sequence[Job]
+    results: list[Result] | None = None
+
+
+@dataclass(eq=False)
 class _Worker:
     pipe: Connection
     process: BaseProcess
@@ -65,28 +76,35 @@ class ProcessEngine:
     """One at work and two that wait: a worker need not wait for the run to look after it."""
 
     def __init__(self, task: Task, workers: int) -> None:
-        trainer = Trainer(task)
+        sizes = Trainer(task)
         self.workers = workers
-        self.num_parameters = trainer.num_parameters
-        self.jobs_at_once = trainer.jobs_at_once
+        self.num_parameters = sizes.num_parameters
+        self.jobs_at_once = sizes.jobs_at_once
+        others = max(1, workers - 1)
         rows = 2 * self.jobs_at_once  # a start, then the result, and a shift for each job
-        shape = (_SLABS_PER_WORKER * workers, rows, self.num_parameters)
+        shape = (_SLABS_PER_WORKER * others, rows, self.num_parameters)
         _check_room(task, 4 * shape[0] * shape[1] * shape[2])
         for tensor in (task.x_train, task.y_train):
             tensor.share_memory_()  # type: ignore[no-untyped-call]
+        self._trainer = Trainer(task)  # it has to know where the data lie now
         arena = torch.empty(shape).share_memory_()  # type: ignore[no-untyped-call]
         self._arena: np.ndarray = arena.numpy()
         self._free = list(range(shape[0]))
         worker_task = replace(task, x_test=task.x_test[:0], y_test=task.y_test[:0])
-        self._workers = [_start_worker(worker_task, arena) for _ in range(workers)]
+        self._workers = [_start_worker(worker_task, arena) for _ in range(others)]
+        self._own: deque[OwnChunk] = deque()
+        """Not trained yet."""
         # Also when the run ends by an error: workers end with their pipes, nothing else ends them.
         self._end = weakref.finalize(self, _end, self._workers)
 
-    def submit(self, jobs: Sequence[Job]) -> Chunk:
+    def submit(self, jobs: Sequence[Job]) -> Chunk | OwnChunk:
+        worker = min(self._workers, key=lambda worker: len(worker.chunks))
+        if self.workers > 1 and len(self._own) < len(worker.chunks):
+            self._own.append(OwnChunk(jobs))
+            return self._own[-1]
         while not self._free:  # chunks that were given up while at work still hold theirs
             self._receive(self._workers)
         slab = self._free.pop()
-        worker = min(self._workers, key=lambda worker: len(worker.chunks))
         chunk = Chunk(slab, len(jobs), worker)
         worker.chunks.append(chunk)
         try:
@@ -109,9 +127,18 @@ class ProcessEngine:
             orders.append(Order(job.node, starts[id(job.start)], shift, *numbers))
         return orders
 
-    def results(self, chunk: Chunk) -> list[Result]:
+    def results(self, chunk: Chunk | OwnChunk) -> list[Result]:
+        if isinstance(chunk, OwnChunk):
+            if chunk.results is None:
+                self._own.remove(chunk)
+                chunk.results = self._trainer.train(chunk.jobs)
+            return chunk.results
         while chunk.losses is None:
-            self._receive([chunk.worker])
+            if self._own and not chunk.worker.pipe.poll():
+                own = self._own.popleft()
+                own.results = self._trainer.train(own.jobs)
+            else:
+                self._receive([chunk.worker])
         rows = list(self._arena[chunk.slab][: chunk.size])
         if len(self._free) <= self.chunks_per_worker * self.workers:  # what may be under way
             models = [torch.from_numpy(row.copy()) for row in rows]
@@ -120,7 +147,11 @@ class ProcessEngine:
             models = self._lent(chunk.slab, rows)
         return [Result(model, loss) for model, loss in zip(models, chunk.losses, strict=True)]
 
-    def discard(self, chunk: Chunk) -> None:
+    def discard(self, chunk: Chunk | OwnChunk) -> None:
+        if isinstance(chunk, OwnChunk):
+            if chunk.results is None:
+                self._own.remove(chunk)
+            return
         chunk.is_wanted = False
         if chunk.losses is not None:
             self._free.append(chunk.slab)
