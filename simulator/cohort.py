@@ -20,6 +20,7 @@ from torch import Tensor
 from simulator.events import Job, Result
 from simulator.kernels import FEW_STEPS, Kernel, Models
 from simulator.task import Task, orders, steps_of
+from simulator.training import rate_of
 
 
 def train_together(task: Task, kernel: Kernel, jobs: Sequence[Job]) -> list[Result]:
@@ -148,7 +149,7 @@ def _plan(task: Task, jobs: Sequence[Job], steps: Sequence[int], width: int) -> 
     share_by_step = torch.from_numpy(shares).transpose(0, 1).contiguous()
     weights = share_by_step
     if not _is_steered(task):  # then the kernel moves models by what it finds
-        weights = share_by_step * torch.tensor([[_rate(task, job)] for job in jobs])
+        weights = share_by_step * torch.tensor([[rate_of(job, task.training)] for job in jobs])
     losses = torch.zeros_like(share_by_step)
     return _Plan(by_step, share_by_step, weights, task.y_train[by_step], losses)
 
@@ -161,10 +162,6 @@ def _epoch_shares(size: int, width: int) -> np.ndarray:
     return shares
 
 
-def _rate(task: Task, job: Job) -> float:
-    return task.training.learning_rate if job.learning_rate is None else job.learning_rate
-
-
 def _kind(task: Task, job: Job) -> tuple[float, bool, bool]:
     """Jobs of one kind can share a stack: ``keep``, and whether there are a pull and a shift.
 
@@ -172,13 +169,13 @@ def _kind(task: Task, job: Job) -> tuple[float, bool, bool]:
     ``keep * w + drift - rate * gradient``: one number, and a vector that stays the same over all
     steps of a job.
     """
-    keep = 1.0 if _is_steered(task) else 1.0 - _rate(task, job) * job.pull
+    keep = 1.0 if _is_steered(task) else 1.0 - rate_of(job, task.training) * job.pull
     return keep, bool(job.pull), job.shift is not None
 
 
 def _drift(task: Task, job: Job) -> Tensor:
-    drift = (_rate(task, job) * job.pull) * job.start
-    return drift if job.shift is None else drift.sub_(job.shift, alpha=_rate(task, job))
+    drift = (rate_of(job, task.training) * job.pull) * job.start
+    return drift if job.shift is None else drift.sub_(job.shift, alpha=rate_of(job, task.training))
 
 
 def _is_steered(task: Task) -> bool:
@@ -200,7 +197,7 @@ class _Steering:
         self._pulls = self._rates = torch.empty(0)
 
     def load(self, jobs: Sequence[Job]) -> None:
-        self._rates = torch.tensor([_rate(self._task, job) for job in jobs])
+        self._rates = torch.tensor([rate_of(job, self._task.training) for job in jobs])
         self._pulls = torch.tensor([job.pull for job in jobs])
         if self._starts:
             self._starts.load([job.start for job in jobs])
