@@ -275,6 +275,30 @@ def looks_at_learning(case):
     return any(name not in blind[part] for part, name in chosen.items())
 
 
+DRAWN = {"network": {"kind": "drawn", "gamma_max": 20}, "compute": {"kind": "constant"}}
+
+
+@pytest.mark.parametrize("case", ["hga-fl", "sync-s-scaffold-exp", "rfl-ha", "fedavg"])
+def test_drawn_delays_bound_staleness(scenario, run_in, case, tmp_path):
+    import pandas as pd
+
+    whole = run_in(scenario(CASES[case], epochs(CASES[case], 4), DRAWN), "whole")
+    parts = run_in(scenario(CASES[case], epochs(CASES[case], 4), DRAWN), "parts", after_events=40)
+    assert parts["event_log_sha256"] == whole["event_log_sha256"]
+    assert whole["sim_time_s"] <= 4 * 20
+    metrics = pd.read_parquet(tmp_path / "whole" / "metrics.parquet")
+    if "wait_s" in metrics:
+        uploads = metrics[metrics["tier"] == "upload"]
+        units = uploads["staleness_s"] - uploads["wait_s"]
+        assert units.between(1, 20).all()
+        assert (units == units.round()).all()
+
+
+def test_devices_that_never_wait_need_times_of_their_own(scenario):
+    with pytest.raises(ValueError, match="would not come to an end; use another network"):
+        scenario({"algorithm": {"name": "async-hfl"}}, DRAWN)
+
+
 @pytest.mark.parametrize("name", TWO_TIERS)
 def test_two_tiers_are_refused_by_a_network_of_three(scenario, run_in, name, tmp_path):
     with pytest.raises(UserError, match=r"cannot carry 'cloud' to 'd0'.* use another network"):
