@@ -51,12 +51,13 @@ def _wanted(study: Study, runs: list[Run], only: list[str]) -> list[Run]:
     return [run for run in runs if run.variant in (only or names)]
 
 
-def _target(file: Path, runs: list[Run]) -> float:
+def _target(file: Path, runs: list[Run]) -> float | None:
     targets = {run.scenario.run.target for run in runs}
-    target = targets.pop()
-    if targets or target is None:
-        raise UserError(f"{file}: give all variants one [run] target, to compare them at")
-    return target
+    if len(targets) > 1:
+        raise UserError(
+            f"{file}: give all variants one [run] target, to compare them at, or none of them any"
+        )
+    return targets.pop()
 
 
 def _run_all(runs: list[Run], jobs: int) -> dict[str, str]:
