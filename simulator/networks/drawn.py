@@ -5,10 +5,10 @@ Sections 4.1 and G. What a sub-center takes from a global model to its upload, i
 training included, is a whole number of units t^, drawn evenly from 1 to Gamma_max. It is put on
 the way from gateway to cloud, and everything else takes no time; leave [compute] at 0 s.
 
-The paper does not say when delays are drawn. Its Table 3 does: Sync Avg's times, 53074, 55304 and
-3568 t^ for 118, 123 and 7 global steps, are 446 t^ times one step more. So a sub-center's delay is
-drawn once, and the longest of 8 up to 500 is expected to be 444. ``drawn = "upload"`` draws anew
-for every upload.
+The paper does not say how delays are drawn. Sync Avg's times in its Table 3, 53074, 55304 and 3568
+t^ for 118, 123 and 7 global steps, are all 446 t^ times one step more: so the slowest sub-center is
+always equally slow, and delays are drawn once. That they are drawn evenly is our guess; the longest
+of 8 would then be 444 in the mean. ``drawn = "upload"`` draws anew for every upload.
 
 Left out: sizes of transfers, other traffic, devices' differences, and every pair but
 gateway-device and cloud-gateway.
