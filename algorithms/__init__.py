@@ -11,6 +11,7 @@ from algorithms.fedasync import FedAsync, FedAsyncSection
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
+from algorithms.two_level import TwoLevelSection, two_level
 
 ALGORITHMS: dict[str, Any] = {
     "fedavg": fedavg,
@@ -18,10 +19,17 @@ ALGORITHMS: dict[str, Any] = {
     "fedasync": FedAsync,
     "rfl-ha": rfl_ha,
     "semi-async": semi_async,
+    "two-level": two_level,
+    "hga-fl": two_level,
 }
 
 AlgorithmSection = Annotated[
-    FedAvgSection | AsyncHFLSection | FedAsyncSection | RflHaSection | SemiAsyncSection,
+    FedAvgSection
+    | AsyncHFLSection
+    | FedAsyncSection
+    | RflHaSection
+    | SemiAsyncSection
+    | TwoLevelSection,
     Field(discriminator="name"),
 ]
 """The [algorithm] table: the union of all, told apart by ``name``."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from algorithms.rounds import GatewayRounds
+from algorithms.rounds import GatewayRounds, SampleMean
 from algorithms.sync_cloud import SyncCloud
 from simulator.section import LONGEST_S, Section
 
@@ -33,5 +33,6 @@ class FedAvgSection(Section):
 
 
 def fedavg(params: FedAvgSection) -> SyncCloud:
-    lower = GatewayRounds(params.gateway_rounds, params.proximal, params.gateway_timeout_s)
+    rule = SampleMean(params.proximal)
+    lower = GatewayRounds(params.gateway_rounds, rule, params.gateway_timeout_s)
     return SyncCloud(lower, params.cloud_timeout_s)

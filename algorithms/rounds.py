@@ -1,14 +1,14 @@
-"""Synchronous rounds: a node waits for all whom it has asked, and takes the mean by samples.
+"""Synchronous rounds: a node waits for all whom it has asked, and makes one model of theirs.
 
-What is lost on the way, or later than its deadline, is left out of that mean; a model that arrives
-after its round has been closed is ignored. A round in which nothing came back leaves the model
-alone.
+What is lost on the way, or later than its deadline, is left out; a model that arrives after its
+round has been closed is ignored. A round in which nothing came back leaves the model alone.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from algorithms.migration import Decision, Migration, Move
 from algorithms.rules import weighted_mean
@@ -44,12 +44,74 @@ class Gathering(Generic[C]):
     def expects(self, number: int, member: NodeId) -> bool:
         return number == self.round and member in self.waiting
 
-    def mean(self, otherwise: torch.Tensor) -> torch.Tensor:
-        """By samples, in the order of node ids: arrival order leaves no trace."""
-        nodes = [node for node in sorted(self.arrived) if self.arrived[node].num_samples]
-        weights = [self.arrived[node].num_samples for node in nodes]
-        models = (self.arrived.pop(node).model for node in nodes)
-        return weighted_mean(models, weights) if nodes else otherwise
+    def take(self) -> deque[C]:
+        """What samples went into, in the order of node ids: arrival order leaves no trace."""
+        arrived, self.arrived = sorted(self.arrived.items()), {}
+        return deque(answer for _, answer in arrived if answer.num_samples)
+
+
+def mean_by_samples(contributions: deque[C]) -> torch.Tensor:
+    """Empties the queue, so that no more models are held than need be."""
+    weights = [contribution.num_samples for contribution in contributions]
+    return weighted_mean((contributions.popleft().model for _ in weights), weights)
+
+
+class GatewayRule(Protocol):
+    """What devices do with their gateway's model, and what the gateway makes of their answers.
+
+    A dataclass; what it keeps for devices is saved with the algorithm. It learns of an answer when
+    the answer counts in a round: one that is lost or late changes nothing.
+    """
+
+    @property
+    def vectors(self) -> int:
+        """As large as a model, in each message between gateway and device."""
+        ...
+
+    def begin(self, devices: list[NodeId]) -> None:
+        """A model of the cloud's has come to the gateway of these devices."""
+        ...
+
+    def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
+        """What goes to the devices along with the gateway's model."""
+        ...
+
+    def job(
+        self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object
+    ) -> Job: ...
+
+    def merge(
+        self, model: torch.Tensor, answers: deque[Update], devices: list[NodeId]
+    ) -> torch.Tensor:
+        """The gateway's next model, from one answer or more, which are taken out of the queue.
+
+        ``devices`` are all of the gateway's, ``model`` is what the answers began with.
+        """
+        ...
+
+
+@dataclass
+class SampleMean:
+    """FedAvg's mean by samples; with a pull, FedProx."""
+
+    proximal: float = 0.0
+    vectors: ClassVar[int] = 1
+
+    def begin(self, devices: list[NodeId]) -> None:
+        pass
+
+    def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
+        return None
+
+    def job(
+        self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object
+    ) -> Job:
+        return Job(node=device, start=model, tag=tag, pull=self.proximal)
+
+    def merge(
+        self, model: torch.Tensor, answers: deque[Update], devices: list[NodeId]
+    ) -> torch.Tensor:
+        return mean_by_samples(answers)
 
 
 class GatewayModel(NamedTuple):
@@ -57,6 +119,7 @@ class GatewayModel(NamedTuple):
 
     round: int
     model: torch.Tensor
+    control: torch.Tensor | None
 
 
 class DeviceUpdate(NamedTuple):
@@ -117,7 +180,7 @@ class GatewayRounds:
 
     rounds: int
     """R."""
-    proximal: float = 0.0
+    rule: GatewayRule
     timeout_s: float | None = None
     gateways: dict[NodeId, Gateway] = field(default_factory=dict)
     orders: dict[NodeId, Order] = field(default_factory=dict)
@@ -135,16 +198,16 @@ class GatewayRounds:
         for device in gathering.waiting:
             sim.manager.end(sim, gateway, device, None)
         self.gateways[gateway] = Gateway(model, epoch, self.rounds, gathering)
+        self.rule.begin(sim.devices_of(gateway))
         return self._open(sim, gateway)
 
     def handle(self, sim: Simulation, event: Event) -> GatewayUpdate | None:
         match event:
             case Arrived(src=gateway, dst=device, message=GatewayModel() as message):
-                self._train(sim, device, Order(gateway, message.round), message.model)
+                self._train(sim, device, Order(gateway, message.round), message)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
                 extra = sim.manager.report_bytes(sim, device)
-                answer = DeviceUpdate(order.round, update)
-                sim.send(device, order.gateway, answer, extra_bytes=extra)
+                self._send(sim, device, order.gateway, DeviceUpdate(order.round, update), extra)
             case Arrived(src=device, dst=gateway, message=DeviceUpdate() as message):
                 return self._no_longer_wait(sim, gateway, device, message.round, message)
             case Lost(src=gateway, dst=device, message=GatewayModel(round=number)):
@@ -166,12 +229,20 @@ class GatewayRounds:
         state = self.gateways[gateway]
         devices = sim.manager.select(sim, gateway, self.migration.staying(sim, gateway))
         state.gathering.open(devices)
+        control = self.rule.control(state.model, sim.devices_of(gateway))
+        message = GatewayModel(state.gathering.round, state.model, control)
         for device in devices:
             sim.manager.begin(sim, gateway, device)
-            sim.send(gateway, device, GatewayModel(state.gathering.round, state.model))
+            self._send(sim, gateway, device, message)
         if self.timeout_s is not None:
             sim.after(self.timeout_s, Deadline(gateway, state.gathering.round))
         return None if devices else self._close(sim, gateway)
+
+    def _send(
+        self, sim: Simulation, src: NodeId, dst: NodeId, message: object, extra_bytes: int = 0
+    ) -> None:
+        nbytes = self.rule.vectors * sim.learner.model_bytes
+        sim.send(src, dst, message, nbytes, extra_bytes=extra_bytes)
 
     def _no_longer_wait(
         self, sim: Simulation, gateway: NodeId, device: NodeId, number: int,
@@ -202,26 +273,27 @@ class GatewayRounds:
 
     def _close(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
         state = self.gateways[gateway]
-        arrived = state.gathering.arrived
-        state.num_samples += sum(update.num_samples for update in arrived.values())
         sim.record(
-            tier="gateway", node=sim.topology.nodes[gateway].name,
-            epoch=state.epoch, round=state.gathering.round, participants=len(arrived),
+            tier="gateway", node=sim.topology.nodes[gateway].name, epoch=state.epoch,
+            round=state.gathering.round, participants=len(state.gathering.arrived),
         )  # fmt: skip
-        sim.expect([message.update for _, message in sorted(arrived.items())])
-        state.model = state.gathering.mean(otherwise=state.model)
+        answers = deque(message.update for message in state.gathering.take())
+        state.num_samples += sum(update.num_samples for update in answers)
+        sim.expect(list(answers))
+        if answers:
+            state.model = self.rule.merge(state.model, answers, sim.devices_of(gateway))
         state.rounds_left -= 1
         if state.rounds_left:
             return self._open(sim, gateway)
         return GatewayUpdate(gateway, state.epoch, state.model, state.num_samples)
 
-    def _train(self, sim: Simulation, device: NodeId, order: Order, start: torch.Tensor) -> None:
+    def _train(self, sim: Simulation, device: NodeId, order: Order, message: GatewayModel) -> None:
         """Unless the device has a newer model of that gateway already."""
         before = self.orders.get(device)
         if before and before.gateway == order.gateway and before.round >= order.round:
             return
         self.orders[device] = order
-        sim.train(Job(node=device, start=start, tag=order, pull=self.proximal))
+        sim.train(self.rule.job(device, message.model, message.control, order))
 
     def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> None:
         self.migration.learn(sim, gateway, decision)

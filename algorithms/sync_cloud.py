@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from algorithms.migration import Migration
-from algorithms.rounds import GatewayUpdate, Gathering
+from algorithms.rounds import GatewayUpdate, Gathering, mean_by_samples
 from simulator.events import Alarm, Arrived, Event, Lost
 from simulator.kernel import Simulation
 from simulator.units import NodeId
@@ -95,9 +95,10 @@ class SyncCloud:
             self._close(sim)
 
     def _close(self, sim: Simulation) -> None:
+        uploads, epoch = self.gathering.take(), self.gathering.round
+        if uploads:
+            self.model = mean_by_samples(uploads)
         assert self.model is not None
-        self.model = self.gathering.mean(otherwise=self.model)
-        epoch = self.gathering.round
         sim.report(epoch, self.model)
         self.lower.migration.decide(sim, sim.manager.reassociate(sim, epoch))
         self._open(sim)

@@ -124,8 +124,16 @@ def study(
 
 @app.command()
 def show(scenario: ScenarioFile, set_: Settings = None) -> None:
-    """Print the resolved scenario: every key, defaults included, with its meaning."""
-    sys.stdout.write(_load(scenario, set_).to_toml())
+    """Print the resolved scenario: every key, defaults included, with its meaning.
+
+    Warnings go to standard error: where parameters lie outside of what a paper's theory asks for.
+    """
+    loaded = _load(scenario, set_)
+    sys.stdout.write(loaded.to_toml())
+    from simulator.advice import warnings_of
+
+    for warning in warnings_of(loaded, scenario.parent):
+        Console(stderr=True).print(f"[yellow]warning:[/] {_escape(warning)}", highlight=False)
 
 
 @app.command()

@@ -48,15 +48,24 @@ class Update:
     lost or ignored is never trained, and the thousands under way hold no model each.
     """
 
-    __slots__ = ("__weakref__", "_compute", "_result", "job", "num_samples", "num_steps")
+    __slots__ = (
+        "__weakref__", "_compute", "_result", "job", "learning_rate", "num_samples", "num_steps",
+    )  # fmt: skip
 
     def __init__(
-        self, job: Job, num_samples: int, num_steps: int, compute: Callable[[Update], Result]
+        self,
+        job: Job,
+        num_samples: int,
+        num_steps: int,
+        compute: Callable[[Update], Result],
+        learning_rate: float = 1.0,
     ) -> None:
         self.job = job
         self.num_samples = num_samples
         """The weight of the device: how many samples it has."""
         self.num_steps = num_steps
+        self.learning_rate = learning_rate
+        """Of these steps."""
         self._compute = compute
         self._result: Result | None = None
 

@@ -24,6 +24,7 @@ from simulator.models import FlatModule, initial_model, model_bytes
 from simulator.parts import Score
 from simulator.rng import Stream, generator
 from simulator.task import Task, steps_of
+from simulator.training import rate_of
 from simulator.units import NodeId, Time
 
 _EVALUATION_BATCH = 1024
@@ -70,7 +71,8 @@ class DeferredLearner:
 
     def train(self, job: Job, due: Time = 0) -> Update:
         steps, _ = steps_of(self.task, job)
-        update = Update(job, len(self.task.parts[job.node]), steps, self._compute)
+        size, rate = len(self.task.parts[job.node]), rate_of(job, self.task.training)
+        update = Update(job, size, steps, self._compute, rate)
         heapq.heappush(self._queue, (due, self._count, weakref.ref(update)))
         self._count += 1
         while not self._is_waiting(self._queue[0][2]()):

@@ -12,7 +12,7 @@ import torch
 
 from simulator.events import Job, Result, Update
 from simulator.parts import Score
-from simulator.training import TrainingSection, work_of
+from simulator.training import TrainingSection, rate_of, work_of
 from simulator.units import NodeId, Time
 
 NOMINAL_SAMPLES = 100
@@ -37,7 +37,8 @@ class NoLearner:
         return work_of(job, self._training, self._samples)
 
     def train(self, job: Job, due: Time = 0) -> Update:
-        return Update(job, self._samples, self.work(job)[0], lambda _: Result(job.start, 0.0))
+        steps, rate = self.work(job)[0], rate_of(job, self._training)
+        return Update(job, self._samples, steps, lambda _: Result(job.start, 0.0), rate)
 
     def expect(self, updates: Sequence[Update]) -> None:
         pass

@@ -107,6 +107,16 @@ class Scenario(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _drawn_delays_of_uploads(self) -> Self:
+        if self.network.kind == "drawn" and self.algorithm.name == "async-hfl":
+            raise ValueError(
+                'network.kind = "drawn" gives uploads of gateways a time and rounds of devices '
+                "none: async-hfl, whose devices never wait, would not come to an end; "
+                "use another network or algorithm"
+            )
+        return self
+
     @classmethod
     def load(cls, path: Path, settings: Iterable[str] = ()) -> Self:
         """Read a file, with ``section.key=value`` settings laid over it."""

@@ -1,8 +1,9 @@
 """A study: variants of one scenario, each with several seeds, run side by side and compared.
 
-One TOML file names the scenario, what each variant changes, and what a paper has published. Runs
-lie in folders of their own and are finished ones at a time: a study that was stopped goes on where
-it stood.
+One TOML file names the scenario, what each variant changes, and what a paper has published; a grid
+makes variants of all combinations of some keys' values. Variants are compared by the time to the
+scenario's target, or, where it has none, by their best scores. Runs lie in folders of their own and
+are finished ones at a time: a study that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import re
 import shutil
 import signal
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +40,8 @@ class Variant(Section):
     """The same for bytes to target."""
     reference: str | None = None
     """The variant that its ratios are to; unset: the study's."""
+    published_best: float | None = Field(None, gt=0)
+    """Best accuracy (for regression: loss) of the global model that the paper reports."""
 
 
 class Study(Section):
@@ -57,6 +61,18 @@ class Study(Section):
     """By variant, for those that do not say themselves; the same for published_bytes."""
     published_bytes: dict[str, PositiveFloat] = Field({})
     variants: tuple[Variant, ...] = Field(min_length=1)
+    """After loading, with the points of the grid."""
+    grid: dict[str, tuple[Any, ...]] = Field({})
+    """Keys of the scenario and their values: every variant is run with each combination."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _over_the_grid(cls, content: Any) -> Any:
+        grid = content.get("grid") if isinstance(content, dict) else None
+        if not grid or not all(isinstance(values, list) for values in grid.values()):
+            return content
+        variants = [_at(variant, p) for variant in content["variants"] for p in points(grid)]
+        return content | {"variants": variants}
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -112,6 +128,26 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
 
 
+def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations; the last key changes fastest."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def suffix(point: dict[str, Any]) -> str:
+    """What a variant's name ends with there."""
+    return "".join(f", {key.rpartition('.')[2]} {value}" for key, value in point.items())
+
+
+def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
+    change = variant.get("change", {})
+    for key, value in point.items():
+        nested: Any = value
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        change = laid_over(change, nested)
+    return variant | {"name": variant.get("name", "") + suffix(point), "change": change}
+
+
 def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "variant"
 
@@ -126,10 +162,8 @@ class Run:
     folder: Path
 
     @property
-    def target(self) -> float:
-        target = self.scenario.run.target
-        assert target is not None, "runs_of refuses such a study"
-        return target
+    def target(self) -> float | None:
+        return self.scenario.run.target
 
 
 def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
@@ -150,12 +184,12 @@ def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
                 problems = explain_all(Scenario, error)
                 place = f"{path}: variant {variant.name!r}:"
                 raise UserError("\n  ".join([place, *problems])) from None
-            if scenario.run.target is None:
-                raise UserError(
-                    f"{path}: variant {variant.name!r}: give it a [run] target, to compare it at"
-                )
             folder = out / slug(variant.name) / f"seed-{seed}"
             runs.append(Run(variant.name, seed, scenario, file.parent, folder))
+    if len({run.target is None for run in runs}) > 1:
+        raise UserError(
+            f"{path}: give every variant a [run] target, to compare them at, or none of them any"
+        )
     return runs
 
 

@@ -15,12 +15,13 @@ from rich.table import Table
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from simulator.compare import human_bytes
 from simulator.parts import BYTE_KINDS
 from simulator.plots import COLOURS
 from simulator.results import Results
-from simulator.study import Run, Study, Variant
+from simulator.study import Run, Study, Variant, points, suffix
 
 
 def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
@@ -29,23 +30,30 @@ def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
     for variant in _told(study, runs):
         its_runs = [run for run in runs if run.variant == variant.name]
         results, target = [Results.load(run.folder) for run in its_runs], its_runs[0].target
-        reached = [m for m in (result.milestone(target) for result in results) if m]
+        milestones = [] if target is None else [result.milestone(target) for result in results]
+        reached = [m for m in milestones if m]
         seconds = [m.sim_time_s for m in reached]
+        best = [_best(result) for result in results]
         rows.append(
             {
                 "variant": variant.name,
                 "reference": variant.reference or study.reference,
-                "target": target,
-                "reached": f"{len(reached)}/{len(results)}",
+                "target": np.nan if target is None else target,
+                "reached": None if target is None else f"{len(reached)}/{len(results)}",
                 "seconds": np.mean(seconds) if seconds else np.nan,
                 "spread": np.std(seconds, ddof=1) if len(seconds) > 1 else np.nan,
+                "epochs": np.mean([m.epoch for m in reached]) if reached else np.nan,
                 "bytes": np.mean([m.total_bytes for m in reached]) if reached else np.nan,
                 "overhead": np.mean([_overhead(result) for result in results]),
-                "best": np.mean([_best(result) for result in results]),
+                "best": np.mean(best),
+                "best_spread": np.std(best, ddof=1) if len(best) > 1 else np.nan,
+                "final": np.mean([_final(result) for result in results]),
                 "longest": max(result.summary["sim_time_s"] for result in results),
+                "sent": np.mean([_sent(result) for result in results]),
                 "published": variant.published or study.published.get(variant.name),
                 "published_bytes": variant.published_bytes
                 or study.published_bytes.get(variant.name),
+                "published_best": variant.published_best,
             }
         )
     table = pd.DataFrame(rows)
@@ -59,20 +67,42 @@ def _told(study: Study, runs: list[Run]) -> list[Variant]:
     return [variant for variant in study.variants if variant.name in told]
 
 
+def _sent(result: Results) -> int:
+    return sum(int(result.summary[f"bytes_{kind}"]) for kind in BYTE_KINDS)
+
+
 def _overhead(result: Results) -> float:
     """Share of all bytes that are no models."""
-    total = sum(result.summary[f"bytes_{kind}"] for kind in BYTE_KINDS)
+    total = _sent(result)
     return float(result.summary["bytes_overhead"] / total) if total else 0.0
 
 
 def _best(result: Results) -> float:
-    best = result.summary["best_loss" if result.is_regression else "best_accuracy"]
-    return float("nan") if best is None else float(best)
+    return _score(result, "best")
+
+
+def _final(result: Results) -> float:
+    return _score(result, "final")
+
+
+def _score(result: Results, which: str) -> float:
+    score = result.summary[f"{which}_{'loss' if result.is_regression else 'accuracy'}"]
+    return float("nan") if score is None else float(score)
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
-    """As text; who did not reach the target has a lower bound on its time."""
-    columns = {
+    """As text, without the columns of which nothing is known."""
+    columns = _at_the_end(table) if table["reached"].isna().all() else _at_the_target(table)
+    shown = pd.DataFrame(columns)
+    silent = [name for name in columns if name.startswith("paper") and (shown[name] == "-").all()]
+    if "target" in shown and shown["target"].nunique() == 1:
+        silent.append("target")
+    return shown.drop(columns=silent)
+
+
+def _at_the_target(table: pd.DataFrame) -> dict[str, Any]:
+    """Who did not reach the target has a lower bound on its time."""
+    return {
         "variant": table["variant"],
         "target": _numbers(table["target"], "g"),
         "reached": table["reached"],
@@ -84,11 +114,22 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
         "paper ": _numbers(table["published_bytes"]),
         "overhead": [f"{100 * share:.2f} %" for share in table["overhead"]],
         "best": _numbers(table["best"], ".4g"),
+        "paper  ": _numbers(table["published_best"], ".4g"),
     }
-    shown = pd.DataFrame(columns)
-    silent = [name for name in ("paper", "paper ") if (shown[name] == "-").all()]
-    alike = ["target"] if shown["target"].nunique() == 1 else []
-    return shown.drop(columns=silent + alike)
+
+
+def _at_the_end(table: pd.DataFrame) -> dict[str, Any]:
+    spreads = _numbers(table["best_spread"], ".4f")
+    best = zip(_numbers(table["best"], ".4f"), spreads, strict=True)
+    return {
+        "variant": table["variant"],
+        "best": [mean if spread == "-" else f"{mean} ± {spread}" for mean, spread in best],
+        "paper": _numbers(table["published_best"], ".4f"),
+        "final": _numbers(table["final"], ".4f"),
+        "seconds": [f"{seconds:,.0f}" for seconds in table["longest"]],
+        "bytes": [human_bytes(n) for n in table["sent"]],
+        "overhead": [f"{100 * share:.2f} %" for share in table["overhead"]],
+    }
 
 
 def _seconds(row: pd.Series) -> str:
@@ -103,9 +144,10 @@ def _numbers(column: pd.Series, form: str = ".2f") -> list[str]:
 
 
 def terminal_table(study: Study, table: pd.DataFrame) -> Table:
-    targets = ", ".join(f"{target:g}" for target in table["target"].unique())
+    targets = ", ".join(f"{target:g}" for target in table["target"].dropna().unique())
+    aim = f"to target {targets}" if targets else "best scores"
     result = Table(
-        title=f"{study.title}: to target {targets}", box=SIMPLE, pad_edge=False,
+        title=f"{study.title}: {aim}", box=SIMPLE, pad_edge=False,
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
@@ -125,13 +167,22 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
-    """findings.csv, findings.md, curves.png, ratios.png."""
+    """findings.csv, findings.md, curves.png; ratios.png or scores.png; with two keys, grid.png."""
     table = findings(study, runs)
     table.to_csv(out / "findings.csv", index=False)
     (out / "findings.md").write_text(markdown(table))
     draw_curves(study, runs, out / "curves.png")
-    draw_ratios(study, table, out / "ratios.png")
-    return [out / name for name in ("findings.csv", "findings.md", "curves.png", "ratios.png")]
+    written = [out / name for name in ("findings.csv", "findings.md", "curves.png")]
+    if table["target"].isna().all():
+        _draw_scores(study, table, out / "scores.png")
+        written.append(out / "scores.png")
+    else:
+        draw_ratios(study, table, out / "ratios.png")
+        written.append(out / "ratios.png")
+    if len(study.grid) == 2:
+        draw_grid(study, table, out / "grid.png")
+        written.append(out / "grid.png")
+    return written
 
 
 def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
@@ -142,7 +193,7 @@ def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
         _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)
         _draw(by_bytes, results, _sent_gb, variant.name, style)
     for axes, label in ((by_time, "simulated time [s]"), (by_bytes, "bytes sent [GB]")):
-        for target in {run.target: None for run in runs}:
+        for target in {run.target: None for run in runs if run.target is not None}:
             axes.axhline(target, color="0.5", lw=1, ls=":")
         axes.set(xlabel=label, ylabel="test accuracy", xscale="log")
         axes.grid(alpha=0.3)
@@ -195,30 +246,65 @@ def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
 
     On a logarithmic axis where ratios differ by more than ten.
     """
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.5 * len(table)), layout="constrained")
-    place = np.arange(len(table))
-    known = table["published"].notna().any()
-    width = 0.38 if known else 0.6
-    ours = table["ratio"].fillna(0.0)
-    axes.barh(place - (width / 2 if known else 0), ours, width, color=COLOURS[0], label="here")
-    if known:
-        published = table["published"].astype(float).fillna(0.0)
-        axes.barh(place + width / 2, published, width, color=COLOURS[4], label="published")
-    for at, ratio in zip(place, table["ratio"], strict=True):
-        text = " not reached" if pd.isna(ratio) else f" {ratio:.2f}"
-        where = 1.0 if pd.isna(ratio) else float(ratio), at - (width / 2 if known else 0)
-        axes.annotate(text, where, va="center", fontsize=8)
-    axes.set_yticks(place, table["variant"])
-    axes.invert_yaxis()
+    figure, axes = _bars(study, table, "ratio", "published", "{:.2f}", "not reached")
     both = pd.concat([table["ratio"], table["published"].astype(float)]).dropna()
     if len(both) and both.max() > 10 * both.min():
         axes.set_xscale("log")
         axes.set_xlim(left=both.min() / 2)
-    axes.margins(x=0.12)
     axes.axvline(1, color="0.4", lw=1)
     axes.set(xlabel=f"time to target, as a multiple of {_reference(table)}'s")
-    axes.set_title(study.title)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _draw_scores(study: Study, table: pd.DataFrame, path: Path) -> None:
+    figure, axes = _bars(study, table, "best", "published_best", "{:.4f}", "none")
+    axes.set(xlabel="best score of the global model")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _bars(
+    study: Study, table: pd.DataFrame, ours: str, published: str, form: str, missing: str
+) -> tuple[Figure, Axes]:
+    """Ours and published, one below the other; ``missing`` stands where we have none."""
+    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.5 * len(table)), layout="constrained")
+    known = table[published].notna().any()
+    width = 0.38 if known else 0.6
+    place = np.arange(len(table)) - (width / 2 if known else 0)
+    axes.barh(place, table[ours].fillna(0.0), width, color=COLOURS[0], label="here")
     if known:
+        theirs = table[published].astype(float).fillna(0.0)
+        axes.barh(place + width, theirs, width, color=COLOURS[4], label="published")
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    for at, value in zip(place, table[ours], strict=True):
+        text = " " + (missing if pd.isna(value) else form.format(value))
+        axes.annotate(text, (1.0 if pd.isna(value) else float(value), at), va="center", fontsize=8)
+    axes.set_yticks(np.arange(len(table)), table["variant"])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_title(study.title)
+    return figure, axes
+
+
+def draw_grid(study: Study, table: pd.DataFrame, path: Path) -> None:
+    """Best scores over the two keys of the grid, a panel for each variant."""
+    best = table.set_index("variant")["best"]
+    (down, rows), (across, columns) = study.grid.items()
+    spots = points(study.grid)
+    names = [v.name.removesuffix(suffix(spots[0])) for v in study.variants[:: len(spots)]]
+    figure, panels = plt.subplots(
+        1, len(names), figsize=(1.5 + 3.6 * len(names), 3.6), layout="constrained", squeeze=False
+    )
+    for axes, name in zip(panels[0], names, strict=True):
+        scores = [float(best.get(name + suffix(spot), np.nan)) for spot in spots]
+        values = np.array(scores).reshape(len(rows), len(columns))
+        axes.imshow(values, cmap="viridis", aspect="auto", vmin=best.min(), vmax=best.max())
+        for (i, j), value in np.ndenumerate(values):
+            axes.annotate(f"{value:.3f}", (j, i), ha="center", va="center", color="w", fontsize=8)
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set(title=name, xlabel=across, ylabel=down)
+    figure.suptitle(f"{study.title}: best scores")
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -11,6 +11,7 @@ from simulator.events import Job, Result
 from simulator.models import FlatModule
 from simulator.native import NativeTrainer
 from simulator.task import Task, batches, steps_of
+from simulator.training import rate_of
 
 
 class Trainer:
@@ -40,7 +41,7 @@ class Trainer:
 def train(task: Task, net: FlatModule, job: Job) -> Result:
     """Plain local SGD along ``gradient + pull * (w - start) + shift``."""
     training, num_steps = task.training, steps_of(task, job)[0]
-    rate = training.learning_rate if job.learning_rate is None else job.learning_rate
+    rate = rate_of(job, training)
     net.load(job.start)
     w, step = net.values, net.gradients
     velocity = torch.zeros_like(w) if training.momentum else None

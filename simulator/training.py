@@ -47,3 +47,7 @@ def work_of(job: Job, training: TrainingSection, size: int) -> tuple[int, int]:
     assert steps is not None
     whole, rest = divmod(steps, -(-size // batch))
     return steps, whole * size + rest * batch
+
+
+def rate_of(job: Job, training: TrainingSection) -> float:
+    return training.learning_rate if job.learning_rate is None else job.learning_rate

@@ -20,6 +20,7 @@ from simulator.events import Job, Result
 from simulator.native.layers import WORDS, layers_of
 from simulator.native.library import load_library
 from simulator.task import Task, orders, steps_of
+from simulator.training import rate_of
 
 _MOST_JOBS = 16
 _MOST_PARAMETERS = 1_000_000
@@ -109,13 +110,12 @@ class NativeTrainer:
         samples = [self._samples(job) for job in jobs]
         for row, job, numbers, room in zip(table, jobs, samples, rooms, strict=False):
             _check_job(job, room, self._dtype)
-            rate = self._task.training.learning_rate
             row["start"], row["model"] = job.start.data_ptr(), room.data_ptr()
             row["shift"] = 0 if job.shift is None else job.shift.data_ptr()
             row["samples"] = numbers.ctypes.data
             row["per_epoch"] = len(self._task.parts[job.node])
             row["steps"] = steps_of(self._task, job)[0]
-            row["rate"] = rate if job.learning_rate is None else job.learning_rate
+            row["rate"] = rate_of(job, self._task.training)
             row["pull"] = job.pull
         self._library.meshfl_train(self._net, table.ctypes.data, len(table))
         return [Result(*one) for one in zip(rooms, table["loss"].tolist(), strict=False)]

@@ -9,16 +9,19 @@ from typing import Annotated
 from pydantic import Field
 
 from simulator.network import Network
+from simulator.networks.drawn import DrawnNetwork, DrawnSection
 from simulator.networks.flow import FlowNetwork, FlowSection
 from simulator.networks.linear import LinearDelayNetwork, LinearSection
 from simulator.networks.table import ReplaySection, TableNetwork, TableSection
 from topologies import Topology
 
 NetworkSection = Annotated[
-    FlowSection | LinearSection | ReplaySection | TableSection, Field(discriminator="kind")
+    DrawnSection | FlowSection | LinearSection | ReplaySection | TableSection,
+    Field(discriminator="kind"),
 ]
 
-NETWORKS: dict[str, type[FlowNetwork | LinearDelayNetwork | TableNetwork]] = {
+NETWORKS: dict[str, type[DrawnNetwork | FlowNetwork | LinearDelayNetwork | TableNetwork]] = {
+    "drawn": DrawnNetwork,
     "flow": FlowNetwork,
     "linear": LinearDelayNetwork,
     "replay": TableNetwork,

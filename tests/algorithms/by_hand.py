@@ -82,6 +82,33 @@ class HandLearner:
         return Score(None, float(model[0]))
 
 
+class Quadratics(HandLearner):
+    """Device i goes down curvature / 2 * (w - centre)^2 by plain gradient steps from w = 5."""
+
+    def __init__(self, curvature, centre, steps=20, rate=0.1, samples=None):
+        super().__init__(samples)
+        self.curvature, self.centre, self.steps, self.rate = curvature, centre, steps, rate
+
+    def initial_model(self):
+        return torch.tensor([5.0])
+
+    def work(self, job):
+        return self.steps, self.samples[job.node]
+
+    def train(self, job, due=0):
+        self.jobs.append(job)
+        size = self.samples[job.node]
+        return Update(job, size, self.steps, lambda _: Result(self.descend(job), 0.0), self.rate)
+
+    def descend(self, job):
+        w = job.start
+        for _ in range(self.steps):
+            gradient = self.curvature[job.node] * (w - self.centre[job.node])
+            gradient = gradient + job.pull * (w - job.start)
+            w = w - self.rate * (gradient if job.shift is None else gradient + job.shift)
+        return w
+
+
 class HandCompute:
     """``first`` has the seconds of some devices' first job; None: it never ends."""
 

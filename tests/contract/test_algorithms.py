@@ -2,6 +2,8 @@
 
 import pytest
 
+from algorithms.global_rules import GLOBAL_RULES
+from algorithms.sub_center import SUB_CENTER_RULES
 from simulator.errors import UserError
 
 CASES = {
@@ -65,6 +67,47 @@ CASES = {
         "topology": {"reach": 2},
     },
     "semi-async": {"algorithm": {"name": "semi-async", "period_s": 5.0, "gateway_periods": 2}},
+    "hga-fl": {
+        "algorithm": {
+            "name": "hga-fl",
+            "gateway_rounds": 2,
+            "cloud": {"buffer": 2, "rate": 0.5},
+            "gateway": {"alpha": 0.5},
+        }
+    },
+    "fedasync-s-prox": {
+        "algorithm": {
+            "name": "two-level",
+            "gateway_rounds": 2,
+            "cloud": {"name": "fedasync-g"},
+            "gateway": {"name": "s-prox", "mu": 0.1},
+        }
+    },
+    "fedbuff-s-avg": {
+        "algorithm": {
+            "name": "two-level",
+            "gateway_rounds": 2,
+            "cloud": {"name": "fedbuff-g", "buffer": 2, "rate": 1.0},
+            "gateway": {"name": "s-avg"},
+        }
+    },
+    "ca2fl-s-dyn": {
+        "algorithm": {
+            "name": "two-level",
+            "gateway_rounds": 2,
+            "cloud": {"name": "ca2fl-g", "buffer": 1, "rate": 0.5},
+            "gateway": {"name": "s-dyn", "alpha": 1.0, "on_new_model": "reset"},
+        },
+        "selection": {"name": "random", "fraction": 0.7},
+    },
+    "sync-s-scaffold-exp": {
+        "algorithm": {
+            "name": "two-level",
+            "gateway_rounds": 2,
+            "cloud": {"name": "sync-avg"},
+            "gateway": {"name": "s-scaffold-exp"},
+        }
+    },
 }
 UPDATES_PER_EPOCH = {"fedasync": 12}
 """Where an epoch is one device's update, so many make a round of the others."""
@@ -101,12 +144,14 @@ TIMEOUTS = {
     "fedasync": {"algorithm": {"device_timeout_s": 60.0}},
     "rfl-ha": {"algorithm": {"gateway_timeout_s": 60.0}},
     "semi-async": {"algorithm": {"device_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
+    "two-level": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
+    "hga-fl": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
 }
 TWO_TIERS = ("fedasync",)
 """Devices and the cloud talk end to end, which the linear network does not know."""
 
 
-EVERYWHERE = ("fedavg", "fedavg-random", "async-hfl", "async-hfl-utility", "fedasync")
+EVERYWHERE = ("fedavg", "fedavg-random", "async-hfl", "async-hfl-utility", "fedasync", "hga-fl")
 """Cases that run on every network; the others, made of the same parts, on the first alone."""
 
 
@@ -167,7 +212,23 @@ def test_resumed_as_if_never_interrupted(scenario, run_in, case, network, tmp_pa
             assert resumed.read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-@pytest.mark.parametrize("case", [*EVERYWHERE, "rfl-ha", "semi-async"], indirect=True)
+@pytest.mark.parametrize("gateway", SUB_CENTER_RULES)
+@pytest.mark.parametrize("cloud", GLOBAL_RULES)
+def test_every_global_rule_goes_with_every_sub_center_rule(scenario, run_in, cloud, gateway):
+    rules = {"cloud": {"name": cloud}, "gateway": {"name": gateway}}
+    if cloud not in ("fedasync-g", "sync-avg"):
+        rules["cloud"] |= {"buffer": 2, "rate": 0.5}
+    pair = {"algorithm": {"name": "two-level", "gateway_rounds": 2} | rules}
+    whole = run_in(scenario(pair), "whole")
+    parts = run_in(scenario(pair), "parts", after_events=whole["events"] // 2)
+    assert parts["event_log_sha256"] == whole["event_log_sha256"]
+    assert parts["model_sha256"] == whole["model_sha256"]
+    assert whole["final_loss"] < 2.2, "ln 10 is what a model has that knows nothing"
+
+
+@pytest.mark.parametrize(
+    "case", [*EVERYWHERE, "rfl-ha", "semi-async", "sync-s-scaffold-exp"], indirect=True
+)
 def test_same_log_for_every_number_of_workers(scenario, run_in, case):
     alone = run_in(scenario(case), "alone")
     pool = run_in(scenario(case), "pool", workers=3)
@@ -212,6 +273,30 @@ def looks_at_learning(case):
     }
     chosen = {part: case.get(part, {}).get("name", names[0]) for part, names in blind.items()}
     return any(name not in blind[part] for part, name in chosen.items())
+
+
+DRAWN = {"network": {"kind": "drawn", "gamma_max": 20}, "compute": {"kind": "constant"}}
+
+
+@pytest.mark.parametrize("case", ["hga-fl", "sync-s-scaffold-exp", "rfl-ha", "fedavg"])
+def test_drawn_delays_bound_staleness(scenario, run_in, case, tmp_path):
+    import pandas as pd
+
+    whole = run_in(scenario(CASES[case], epochs(CASES[case], 4), DRAWN), "whole")
+    parts = run_in(scenario(CASES[case], epochs(CASES[case], 4), DRAWN), "parts", after_events=40)
+    assert parts["event_log_sha256"] == whole["event_log_sha256"]
+    assert whole["sim_time_s"] <= 4 * 20
+    metrics = pd.read_parquet(tmp_path / "whole" / "metrics.parquet")
+    if "wait_s" in metrics:
+        uploads = metrics[metrics["tier"] == "upload"]
+        units = uploads["staleness_s"] - uploads["wait_s"]
+        assert units.between(1, 20).all()
+        assert (units == units.round()).all()
+
+
+def test_devices_that_never_wait_need_times_of_their_own(scenario):
+    with pytest.raises(ValueError, match="would not come to an end; use another network"):
+        scenario({"algorithm": {"name": "async-hfl"}}, DRAWN)
 
 
 @pytest.mark.parametrize("name", TWO_TIERS)

@@ -208,11 +208,60 @@ def test_bad_references_to_another_study_are_refused(study, old, new, message):
         Study.load(path)
 
 
-def test_a_study_needs_a_target(study, scenario):
+def test_all_variants_have_a_target_or_none_of_them_any(study, scenario):
     (study.parent / "small.toml").write_text(scenario().to_toml())
+    study.write_text(STUDY + "[variants.change.run]\ntarget = 0.6\n")
     done = conduct(study)
     assert isinstance(done.exception, UserError)
-    assert "target" in str(done.exception)
+    assert "give every variant a [run] target" in str(done.exception)
+
+
+def test_without_a_target_best_scores_stand_beside_published_ones(study, scenario):
+    (study.parent / "small.toml").write_text(scenario().to_toml())
+    study.write_text(STUDY.replace("published = 2.5", "published_best = 0.9"))
+    done = conduct(study)
+    assert done.exit_code == 0, done.output
+    out = study.parent / "out"
+    found = pd.read_csv(out / "findings.csv").set_index("variant")
+    best = [
+        json.loads((out / "two-rounds" / f"seed-{seed}" / "summary.json").read_text())
+        for seed in (1, 2)
+    ]
+    mean = sum(summary["best_accuracy"] for summary in best) / 2
+    assert found.loc["Two rounds", "best"] == pytest.approx(mean)
+    assert (out / "findings.md").read_text().startswith("| variant | best | paper | final |")
+    assert "0.9000" in (out / "findings.md").read_text()
+    assert (out / "scores.png").is_file()
+    assert not (out / "ratios.png").exists()
+
+
+GRID = """
+[grid]
+"training.learning_rate" = [0.05, 0.1]
+"algorithm.gateway_rounds" = [1, 2, 3]
+"""
+
+
+def test_a_grid_is_all_combinations_of_every_variant(study):
+    reference = 'reference = "FedAvg, learning_rate 0.05, gateway_rounds 1"'
+    study.write_text(STUDY.replace('reference = "FedAvg"', reference) + GRID)
+    runs = runs_of(Study.load(study), study, study.parent / "out")
+    assert len(runs) == 2 * 2 * 6
+    last = runs[-1]
+    assert last.variant == "Two rounds, learning_rate 0.1, gateway_rounds 3"
+    assert last.scenario.training.learning_rate == 0.1
+    assert last.scenario.algorithm.gateway_rounds == 3
+    assert last.scenario.compute.kind == "constant"
+
+
+def test_a_grid_of_two_keys_is_drawn(study, scenario):
+    (study.parent / "small.toml").write_text(scenario().to_toml())
+    reference = 'reference = "FedAvg, learning_rate 0.05, gateway_rounds 1"'
+    one_seed = STUDY.replace("[1, 2]", "[1]").replace('reference = "FedAvg"', reference)
+    study.write_text(one_seed.partition('[[variants]]\nname = "Two rounds"')[0] + GRID)
+    done = conduct(study)
+    assert done.exit_code == 0, done.output
+    assert (study.parent / "out/grid.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_failing_run_does_not_stop_the_others(study):

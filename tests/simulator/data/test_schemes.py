@@ -173,6 +173,30 @@ def test_llt_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(
+    ("classes", "samples", "devices", "alpha"),
+    [(10, 6_000, 50, 0.2), (10, 60_000, 100, 0.2), (47, 11_280, 50, 0.1), (10, 5_000, 50, 0.6)],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_lda_of_hga_fl(classes: int, samples: int, devices: int, alpha: float, seed: int) -> None:
+    """Tables 2 to 6: FashionMNIST, EMNIST and CIFAR-10 at the paper's shares."""
+    labels = np.arange(samples) % classes
+    parts = dirichlet(labels, devices, rng(seed), alpha)
+    assert sum(map(len, parts)) == samples
+    assert min(map(len, parts)) >= 1
+    largest = [np.bincount(labels[part]).max() / len(part) for part in parts]
+    assert np.mean(largest) > 2 / classes
+
+
+@pytest.mark.parametrize(("classes", "samples", "each"), [(10, 60_000, 200), (47, 112_800, 100)])
+def test_llt_of_hga_fl(classes: int, samples: int, each: int) -> None:
+    """Fig. 3 and Table 7: 100 clients, one class is 90 % of each."""
+    labels = np.arange(samples) % classes
+    for part in llt(labels, 100, rng(), each):
+        assert len(part) == each
+        assert np.bincount(labels[part]).max() == 0.9 * each
+
+
+@pytest.mark.parametrize(
     ("labels", "devices", "message"),
     [
         (balanced(10, 10), 5, "5 devices x 200 = 1000 samples, the data has 100"),

@@ -19,6 +19,7 @@ CLOUD, G0, G1, D0, D1, D2 = range(6)
 PAIRS = [(CLOUD, G0), (CLOUD, G1), (G0, D0), (G0, D1), (G1, D1), (G1, D2)]
 
 TABLES = {
+    "drawn": {"kind": "drawn"},
     "flow": {"kind": "flow"},
     "noisy flow": {"kind": "flow", "noise_sigma": 0.5, "loss_probability": 0.3},
     "linear": {
@@ -194,7 +195,7 @@ def test_same_seed_same_times(build, kind):
         return driver.finish()
 
     assert run(1) == run(1)
-    random = kind == "linear" or kind.startswith("noisy")
+    random = kind in ("linear", "drawn") or kind.startswith("noisy")
     assert (run(1) != run(2)) is random
 
 
@@ -220,7 +221,7 @@ def test_every_kind_has_a_section_and_a_class():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"kind": "flw"}, "'flow', 'linear', 'replay', 'table'"),
+        ({"kind": "flw"}, "'drawn', 'flow', 'linear', 'replay', 'table'"),
         ({"kind": "flow", "noise_sigma": -1}, "greater than or equal to 0"),
         ({"kind": "flow", "loss_probability": 1.5}, "less than or equal to 1"),
         ({"kind": "flow", "noise": 1}, "noise"),
