@@ -6,14 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from by_hand import ListRecorder
+from sketches import BothWays
 
 from selection import milp
-from selection.ilp import select_devices
-from selection.manager import gradient
-from selection.utility import LearningUtility
 from simulator.build import build
 from simulator.kernel import Simulation
-from simulator.rng import Stream
 
 BY_UTILITY = {
     "algorithm": {"name": "async-hfl", "updates_per_upload": 10},
@@ -21,51 +18,6 @@ BY_UTILITY = {
     "association": {"name": "utility-ilp", "every_epochs": 2},
     "topology": {"reach": 2},
 }
-
-
-class BothWays:
-    """A manager that also keeps full gradients, and compares what would be picked by them."""
-
-    def __init__(self, manager, devices):
-        self.manager = manager
-        self.full = LearningUtility(list(devices))
-        self.alike, self.by_chance = [], []
-
-    def __getattr__(self, name):
-        return getattr(self.manager, name)
-
-    def fit(self, sim, updates):
-        self.manager.fit(sim, updates)
-        for update in updates:
-            self.full.update(update.node, gradient(update).numpy())
-
-    def end(self, sim, gateway, device, update):
-        self.manager.end(sim, gateway, device, update)
-        if update is not None:
-            self.full.update(device, gradient(update).numpy())
-
-    def select(self, sim, gateway, idle, most=None):
-        ledger = self.manager.ledger
-        members = list(dict.fromkeys([*idle, *sim.devices_of(gateway)]))
-        latencies = np.array([ledger.latency_s(sim, gateway, d) for d in idle])
-        rates = np.array([ledger.rate(sim, gateway, d) for d in idle])
-        free, kappa = ledger.free(gateway), self.manager.selector.params.kappa
-        utilities = [
-            known.utilities(members)[: len(idle)] for known in (ledger.gradients, self.full)
-        ]
-        shuffled = sim.rng(Stream.SKETCH, gateway).permutation(utilities[1])
-        picks = [
-            set(select_devices(u, latencies, rates, free, kappa=kappa, solver="highs").devices)
-            for u in (*utilities, shuffled)
-        ]
-        if len(picks[1]) < len(idle):
-            self.alike.append(overlap(picks[0], picks[1]))
-            self.by_chance.append(overlap(picks[2], picks[1]))
-        return self.manager.select(sim, gateway, idle, most)
-
-
-def overlap(some, others):
-    return len(some & others) / max(1, len(some | others))
 
 
 def test_thirty_components_pick_as_full_gradients_do(scenario):
