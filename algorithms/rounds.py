@@ -196,7 +196,7 @@ class GatewayRounds:
             return None
         gathering = before.gathering if before else Gathering()
         for device in gathering.waiting:
-            sim.manager.end(sim, gateway, device, None)
+            sim.manager.drop(gateway, device)
         self.gateways[gateway] = Gateway(model, epoch, self.rounds, gathering)
         self.rule.begin(sim.devices_of(gateway))
         return self._open(sim, gateway)

@@ -165,8 +165,6 @@ class WarmUp:
             return
         del state.under_way[device]
         sim.manager.end(sim, gateway, device, update)
-        if state.is_through:
-            return
         if update is not None:
             state.reports.append(update)
         if len(state.reports) < state.needed:
@@ -175,10 +173,11 @@ class WarmUp:
             self._report(sim, gateway, state)
 
     def _report(self, sim: Simulation, gateway: NodeId, state: Gateway) -> None:
-        """Who is still busy is given up: the algorithm may ask it again."""
+        """Who is still busy is no longer waited for: the algorithm may ask it again."""
         state.is_through = True
-        for device in list(state.under_way):
-            self._end(sim, gateway, device, None)
+        for device in state.under_way:
+            sim.manager.drop(gateway, device)
+        state.under_way = {}
         message = Gradients(tuple(state.reports))
         self._send(sim, gateway, sim.topology.cloud, message, len(state.reports))
         state.reports = []

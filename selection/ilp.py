@@ -31,7 +31,7 @@ _ROUNDING = 1 + 1e-9
 @dataclass(frozen=True)
 class Selected:
     devices: np.ndarray
-    """Positions among the candidates, ascending."""
+    """Positions among the candidates, the most valuable first."""
     objective: float
     solver: str
     """"none" where the budget forces no choice."""
@@ -69,7 +69,7 @@ def select_devices(
     room = np.inf if budget is None else max(budget, 0.0) * _ROUNDING
     candidates = np.flatnonzero((values >= 0) & (rates <= room))
     if rates[candidates].sum() <= room:
-        return Selected(candidates, float(values[candidates].sum()), "none", False, "")
+        return Selected(_best_first(candidates, values), _sum(values, candidates), "none", False, "")
     v, r = values[candidates], rates[candidates]
     problem = _knapsack(v / (v.max() or 1.0), r / room)
     solution = solve(problem, fallback=lambda: _greedy(v, r, room), solver=solver, gap=gap)
@@ -77,8 +77,18 @@ def select_devices(
     if r[chosen].sum() > room:  # the solver's tolerance
         chosen = _fill(np.zeros_like(chosen), _by_ratio(v, r, chosen), r, room)
     devices = candidates[_fill(chosen, _by_ratio(v, r), r, room)]
-    objective = float(values[devices].sum())
-    return Selected(devices, objective, solution.solver, solution.fallback, solution.reason)
+    return Selected(
+        _best_first(devices, values), _sum(values, devices),
+        solution.solver, solution.fallback, solution.reason,
+    )  # fmt: skip
+
+
+def _best_first(devices: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return devices[np.argsort(-values[devices], kind="stable")]
+
+
+def _sum(values: np.ndarray, devices: np.ndarray) -> float:
+    return float(values[devices].sum())
 
 
 def known(utilities: np.ndarray, scaled: bool) -> np.ndarray:

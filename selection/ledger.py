@@ -45,8 +45,8 @@ class Ledger:
     selections: dict[NodeId, int] = field(default_factory=dict)
     losses: dict[NodeId, float] = field(default_factory=dict)
     num_samples: dict[NodeId, int] = field(default_factory=dict)
-    silent: dict[NodeId, None] = field(default_factory=dict)
-    """Devices that did not answer when they were asked last."""
+    silent: dict[NodeId, dict[NodeId, None]] = field(default_factory=dict)
+    """By device: gateways that it did not answer, since it answered anybody last."""
     last_gateway: dict[NodeId, NodeId] = field(default_factory=dict)
     """With whom a device had its last round."""
 
@@ -96,7 +96,7 @@ class Ledger:
         if answered:
             self.silent.pop(device, None)
         else:
-            self.silent[device] = None
+            self.silent.setdefault(device, {})[gateway] = None
             taken_s = max(taken_s, self.latency_s(sim, gateway, device))
         average = taken_s if before is None else before + self.newest * (taken_s - before)
         seen[device] = Seen(average, self.selections.get(gateway, 0))

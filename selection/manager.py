@@ -133,8 +133,11 @@ class DeviceManager:
         gradients = [self._gradient(update) for update in updates]
         self._make_sketch(sim, gradients)
         assert self.sketch is not None
-        for update, vector in zip(updates, gradients, strict=True):
-            self.ledger.gradients.update(update.node, self.sketch.sketch(vector))
+        sketches = [self.sketch.sketch(vector) for vector in gradients]
+        for update, sketch in zip(updates, sketches, strict=True):
+            self.ledger.gradients.update(update.node, sketch)
+        length = len(sketches[0]) if sketches else 0
+        sim.record(tier="sketch", participants=len(updates), components=length)
 
     def equip(self, node: NodeId) -> None:
         self.equipped[node] = None

@@ -45,7 +45,7 @@ class Answers:
 
 class UtilitySelectionSection(SelectorSection):
     name: Literal["utility-ilp"]
-    kappa: float = Field(0.5, ge=0)
+    kappa: float = Field(0.5, ge=0, le=10)
     """Exponent of 1 / latency in Eq. (10)."""
     utility: Literal["scaled", "raw"] = "scaled"
     """Utilities from 0 to 1 over the candidates, as in the authors' program, or as they are."""
@@ -89,7 +89,8 @@ class UtilityAssociationSection(ReassociatorSection):
     utility: Literal["raw", "scaled"] = "raw"
     """As they are, as in the paper and the authors' program, or from 0 to 1 over all devices."""
     everyone: bool = True
-    """Every device that can be reached belongs to a gateway; false: to at most one, as printed."""
+    """Every device that can be reached belongs to a gateway; false: to at most one, as printed. A
+    device that is left out is not moved: it stays with the gateway that it has."""
     solver: Solver = "auto"
     """auto: Gurobi where its licence allows the size, else HiGHS."""
     gap: float = Field(0.02, ge=0, lt=1)
@@ -110,15 +111,19 @@ class UtilityAssociation:
         return first_association(self.params.first, topology, estimate, rng)
 
     def reassociate(self, sim: Simulation, ledger: Ledger) -> dict[NodeId, NodeId]:
-        """Of devices that answered when they were asked last; the others stay."""
+        """Without links on which a device was silent; who has no other one stays where it is."""
         params, gateways = self.params, sim.topology.gateways
-        devices = [d for d in sorted(sim.association) if d not in ledger.silent]
+        links = {
+            device: [g for g in sim.topology.reach(device) if g not in ledger.silent.get(device, {})]
+            for device in sorted(sim.association)
+        }
+        devices = [device for device, heard in links.items() if heard]
         if not devices:
             return {}
         reachable = np.zeros((len(devices), len(gateways)), dtype=bool)
         rates = np.zeros(reachable.shape)
         for row, device in enumerate(devices):
-            for gateway in sim.topology.reach(device):
+            for gateway in links[device]:
                 column = gateways.index(gateway)
                 reachable[row, column] = True
                 rates[row, column] = ledger.rate(sim, gateway, device)

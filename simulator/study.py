@@ -107,7 +107,7 @@ class Study(Section):
                 f"{path}: like = {like!r}: that study takes its own variants from "
                 f"{other['like']!r}; name that one"
             )
-        unsaid = {"published", "published_bytes"}
+        unsaid = {"published", "published_bytes", "published_best"}
         variants = cls._checked(other, path.parent / like).variants
         return [variant.model_dump(exclude=unsaid) for variant in variants]
 

@@ -159,6 +159,7 @@ def test_a_silent_device_is_given_up():
 
 def test_who_is_still_busy_is_given_up_and_asked_by_the_algorithm():
     sim = simulate(share=0.5, who=PAIR, until_s=40)
+    assert not sim.manager.ledger.silent  # it would have answered
     assert starts(sim, D1)[:2] == [0, 0]
     assert sim.progress.jobs_abandoned == 1
     assert 34 in [t for (t,) in rows(sim, "gateway")]

@@ -94,15 +94,26 @@ def test_utility_is_balanced():
     assert sorted(found.values()) == [1, 1, 1, 2, 2, 2]
 
 
-def test_silent_devices_stay():
+def test_devices_that_are_silent_everywhere_stay():
     belongs = dict.fromkeys(DEVICES, 1)
     ledger = known({}, belongs, ACROSS)
-    ledger.silent = dict.fromkeys([10, 11])
+    everywhere = {1: None, 2: None}
+    ledger.silent = dict.fromkeys([10, 11], everywhere)
     found = by_utility(FakeSim(belongs, gateways=(1, 2)), ledger)
     assert sorted(found) == [12, 13, 14, 15]
     assert sorted(found.values()) == [1, 1, 2, 2]
-    ledger.silent = dict.fromkeys(DEVICES)
+    ledger.silent = dict.fromkeys(DEVICES, everywhere)
     assert by_utility(FakeSim(belongs, gateways=(1, 2)), ledger) == {}
+
+
+def test_a_device_that_is_silent_on_one_link_gets_another():
+    """J_t has no 1 for the link, but for the device's other one."""
+    belongs = dict.fromkeys(DEVICES, 1)
+    ledger = known({}, belongs, ACROSS)
+    ledger.silent = {10: {1: None}, 11: {2: None}}
+    found = by_utility(FakeSim(belongs, gateways=(1, 2)), ledger)
+    assert (found[10], found[11]) == (2, 1)
+    assert sorted(found.values()) == [1, 1, 1, 2, 2, 2]
 
 
 def test_utility_moves_only_to_gateways_in_reach():
