@@ -69,7 +69,9 @@ def select_devices(
     room = np.inf if budget is None else max(budget, 0.0) * _ROUNDING
     candidates = np.flatnonzero((values >= 0) & (rates <= room))
     if rates[candidates].sum() <= room:
-        return Selected(_best_first(candidates, values), _sum(values, candidates), "none", False, "")
+        return Selected(
+            _best_first(candidates, values), _sum(values, candidates), "none", False, ""
+        )
     v, r = values[candidates], rates[candidates]
     problem = _knapsack(v / (v.max() or 1.0), r / room)
     solution = solve(problem, fallback=lambda: _greedy(v, r, room), solver=solver, gap=gap)

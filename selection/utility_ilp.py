@@ -114,7 +114,9 @@ class UtilityAssociation:
         """Without links on which a device was silent; who has no other one stays where it is."""
         params, gateways = self.params, sim.topology.gateways
         links = {
-            device: [g for g in sim.topology.reach(device) if g not in ledger.silent.get(device, {})]
+            device: [
+                g for g in sim.topology.reach(device) if g not in ledger.silent.get(device, {})
+            ]
             for device in sorted(sim.association)
         }
         devices = [device for device, heard in links.items() if heard]

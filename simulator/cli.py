@@ -298,7 +298,7 @@ def _tell(folder: Path, summary: dict[str, Any] | None) -> None:
     if summary["stop_reason"] == "stalled":
         console.print(
             "[yellow]stalled:[/] nothing was left to happen before the run's end; "
-            "set a timeout in [algorithm] if devices or transfers can be lost"
+            "set a timeout in \\[algorithm] if devices or transfers can be lost"
         )
     for path in plot_runs([folder], folder):
         console.print(f"plot: {path}", highlight=False)

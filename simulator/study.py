@@ -68,11 +68,16 @@ class Study(Section):
     @model_validator(mode="before")
     @classmethod
     def _over_the_grid(cls, content: Any) -> Any:
-        grid = content.get("grid") if isinstance(content, dict) else None
-        if not grid or not all(isinstance(values, list) for values in grid.values()):
+        """What is not as it should be is left for the checks that follow."""
+        if not isinstance(content, dict):
             return content
-        variants = [_at(variant, p) for variant in content["variants"] for p in points(grid)]
-        return content | {"variants": variants}
+        grid, variants = content.get("grid"), content.get("variants")
+        if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
+            return content
+        if not (isinstance(variants, list) and all(isinstance(v, dict) for v in variants)):
+            return content
+        over = [_at(variant, point) for variant in variants for point in points(grid)]
+        return content | {"variants": over}
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -96,7 +101,10 @@ class Study(Section):
     def load(cls, path: Path) -> Self:
         content = _read(path)
         if isinstance(like := content.get("like"), str):
-            content["variants"] = cls._variants_of(path, like) + content.get("variants", [])
+            more = content.get("variants", [])
+            content["variants"] = cls._variants_of(path, like) + (
+                more if isinstance(more, list) else [more]
+            )
         return cls._checked(content, path)
 
     @classmethod

@@ -10,6 +10,7 @@ import signal
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -27,8 +28,8 @@ from simulator.task import Task
 from simulator.trainer import Trainer
 from simulator.units import NodeId
 
-_SLABS_PER_WORKER = 16
-"""Chunks of models: at work, waiting for a worker, and read by the run."""
+_SLABS_PER_WORKER, _ENOUGH_SLABS, _SLABS_BYTES = 8, 16, 2**28
+"""Chunks of models: at work, waiting for a worker, and read by the run; more if they are small."""
 
 
 class Order(NamedTuple):
@@ -82,7 +83,9 @@ class ProcessEngine:
         self.jobs_at_once = sizes.jobs_at_once
         others = max(1, workers - 1)
         rows = 2 * self.jobs_at_once  # a start, then the result, and a shift for each job
-        shape = (_SLABS_PER_WORKER * others, rows, self.num_parameters)
+        affordable = _SLABS_BYTES // (4 * rows * self.num_parameters)
+        slabs = max(_SLABS_PER_WORKER, min(_ENOUGH_SLABS, affordable))
+        shape = (slabs * others, rows, self.num_parameters)
         _check_room(task, 4 * shape[0] * shape[1] * shape[2])
         for tensor in (task.x_train, task.y_train):
             tensor.share_memory_()  # type: ignore[no-untyped-call]
@@ -232,17 +235,16 @@ def _serve(pipe: Connection, task: Task, arena: torch.Tensor) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)  # meant for the run, which ends its workers
     end_with_parent()
-    trainer = Trainer(task)
-    while True:
-        try:
+    trainer: Trainer | None = None
+    with suppress(EOFError, OSError):  # the run has closed its end
+        while True:
             slab, orders = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer: object = _work(trainer, arena[slab], orders)
-        except Exception as error:
-            answer = error
-        pipe.send(answer)
+            try:
+                trainer = trainer or Trainer(task)
+                answer: object = _work(trainer, arena[slab], orders)
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
 
 
 def _work(trainer: Trainer, rows: torch.Tensor, orders: list[Order]) -> list[float]:

@@ -93,6 +93,7 @@ class NativeTrainer:
             task.training.momentum,
             task.training.clip_norm or 0.0,
         )
+        self._x = self._data.x.data_ptr()
         self._net = self._library.meshfl_new(words.ctypes.data, len(words), ctypes.byref(told))
         if not self._net:
             raise MemoryError(f"no memory for batches of {told.batch} samples")
@@ -104,6 +105,8 @@ class NativeTrainer:
 
     def train(self, jobs: Sequence[Job], rooms: Sequence[Tensor] | None = None) -> list[Result]:
         """``rooms``: where to leave the models; a job's may be its own start."""
+        if self._data.x.data_ptr() != self._x:
+            raise RuntimeError("the data have moved (share_memory_?) since this trainer was made")
         if rooms is None:
             rooms = [torch.empty_like(job.start) for job in jobs]
         table = np.zeros(len(jobs), _JOB)

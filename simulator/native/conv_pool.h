@@ -125,7 +125,7 @@ class ConvPool : public Layer<T> {
         }
     }
 
-    // Of equal places the first is chosen, as torch does.
+    // Of equal places the first is chosen, and a NaN before all, as torch does.
     void Pool(const T* bias, T* y, int8_t* chosen) const {
         for (long p = 0; p < pooled_; ++p, y += filters_, chosen += filters_) {
             const T* four = places_ + 4 * p * row_;
@@ -134,12 +134,12 @@ class ConvPool : public Layer<T> {
                 Bits<T> place{};
                 for (int q = 1; q < 4; ++q) {
                     Vector<T> next = meshfl::Load(four + q * row_ + f);
-                    place = next > best ? Bits<T>{} + q : place;
-                    best = next > best ? next : best;
+                    place = next > best || next != next ? Bits<T>{} + q : place;
+                    best = next > best || next != next ? next : best;
                 }
                 best += meshfl::Load(bias + f);
-                place = best > 0 ? place : Bits<T>{} + kClosed;
-                best = best > 0 ? best : Vector<T>{};
+                place = best <= 0 ? Bits<T>{} + kClosed : place;
+                best = best <= 0 ? Vector<T>{} : best;
                 long lanes = std::min<long>(kLanes<T>, filters_ - f);
                 Store(y + f, best, lanes);
                 for (long i = 0; i < lanes; ++i) chosen[f + i] = place[i];

@@ -45,15 +45,15 @@ class Dense : public Layer<T> {
         for (long i = 0; i < batch; ++i) samples_[i] = i * x.stride;
         Multiply<T>({batch, this->outputs, 1, this->inputs, x.numbers, samples_.data(), &kHere, 1, w,
                      row_, y.numbers, rows_.data()});
-        if (!relu_) return;
-        for (long i = 0; i < batch * row_; ++i) y.numbers[i] = y.numbers[i] > 0 ? y.numbers[i] : T(0);
+        if (!relu_) return;  // else a NaN stays one, as in torch
+        for (long i = 0; i < batch * row_; ++i) y.numbers[i] = y.numbers[i] <= 0 ? T(0) : y.numbers[i];
     }
 
     void Backward(const T* w, const Goal<T>& goal, Samples<T> x, Samples<T> y, Samples<T> dy,
                   Samples<T> dx, long batch) override {
         if (relu_)
             for (long i = 0; i < batch * row_; ++i)
-                dy.numbers[i] = y.numbers[i] > 0 ? dy.numbers[i] : T(0);
+                dy.numbers[i] = y.numbers[i] <= 0 ? T(0) : dy.numbers[i];
         if (dx.numbers) Transpose(dy.numbers, row_, (T*)swapped_dy_, by_batch_, batch, this->outputs);
         for (long i = 0; i < this->inputs; i += kRows) {  // weights come by only once
             long rows = std::min(kRows, this->inputs - i);

@@ -19,6 +19,9 @@ def layers_of(module: nn.Module, input_shape: Shape) -> list[Words] | None:
     """None: there is a layer that C++ does not know."""
     layers: list[Words] = []
     modules, shape, positions = _flat(module), input_shape, 1
+    learning = [id(part) for part in modules if list(part.parameters())]
+    if len(set(learning)) < len(learning):
+        return None  # a layer is used twice
     while modules:
         match modules:
             case [nn.Conv2d() as conv, nn.MaxPool2d() as pool, nn.ReLU(), *modules]:
@@ -32,11 +35,14 @@ def layers_of(module: nn.Module, input_shape: Shape) -> list[Words] | None:
                 positions = prod(shape[1:]) if layers else 1
                 shape = (prod(shape),)
             case [nn.Linear() as linear, *modules]:
+                if linear.bias is None or shape != (linear.in_features,):
+                    return None
                 relu, modules = _starts_with_relu(modules)
                 layers.append((_DENSE, linear.in_features, linear.out_features, relu, positions))
                 positions, shape = 1, (linear.out_features,)
             case [nn.Embedding() as embedding, nn.LSTM() as lstm, LastStep(), *modules]:
-                if not _is_plain_lstm(lstm) or layers:
+                plain = embedding.max_norm is None and embedding.padding_idx is None
+                if not (plain and _is_plain_lstm(lstm)) or layers:
                     return None
                 layers += _lstm_layers(lstm, shape[0], embedding.num_embeddings)
                 shape = (lstm.hidden_size,)
@@ -51,7 +57,7 @@ def layers_of(module: nn.Module, input_shape: Shape) -> list[Words] | None:
 
 
 def _flat(module: nn.Module) -> list[nn.Module]:
-    if isinstance(module, nn.Sequential):
+    if type(module) is nn.Sequential:  # a subclass may do more
         return [part for child in module for part in _flat(child)]
     return [module]
 
@@ -69,6 +75,7 @@ def _is_plain(conv: nn.Conv2d, pool: nn.MaxPool2d) -> bool:
         and (conv.stride, conv.dilation, conv.groups) == ((1, 1), (1, 1), 1)
         and (pool.kernel_size, pool.stride, pool.padding, pool.ceil_mode) == (2, 2, 0, False)
         and conv.bias is not None
+        and conv.padding_mode == "zeros"
     )
 
 

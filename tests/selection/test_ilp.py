@@ -46,9 +46,9 @@ def test_kappa_0_ignores_latencies():
 def test_who_fits_altogether_needs_no_solver(budget, monkeypatch):
     monkeypatch.setattr(milp, "_SOLVERS", {})
     chosen = select([-1, 2, 3], [1, 1, 1], [1, 2, 3], budget)
-    assert (chosen.devices.tolist(), chosen.solver) == ([0, 1, 2], "none")
+    assert (chosen.devices.tolist(), chosen.solver) == ([2, 1, 0], "none")
     raw = select([-1, 2, 3], [1, 1, 1], [1, 2, 3], budget, scaled=False)
-    assert (raw.devices.tolist(), raw.objective) == ([1, 2], 5)
+    assert (raw.devices.tolist(), raw.objective) == ([2, 1], 5)
 
 
 @pytest.mark.parametrize("budget", [0, -1e-9, 0.5])

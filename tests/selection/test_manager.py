@@ -267,6 +267,14 @@ def test_the_best_of_those_who_fit_if_only_some_may(sim):
     assert high.select(sim, G1, [A, B, C], 2) == [B, C]
 
 
+def test_the_most_useful_if_only_some_may(scenario, run_in):
+    """Without a budget all fit; who of them trains is for the utility to say."""
+    bounded = {"algorithm": {"name": "async-hfl", "concurrency": 2}, "run": {"epochs": 4}}
+    by_utility = run_in(scenario(bounded, {"selection": {"name": "utility-ilp"}}), "utility")
+    everyone = run_in(scenario(bounded), "all")
+    assert by_utility["event_log_sha256"] != everyone["event_log_sha256"]
+
+
 def test_a_dropped_device_gives_its_budget_back_and_is_not_silent(sim):
     everyone = manager(budget=100.0)
     everyone.begin(sim, G1, A)

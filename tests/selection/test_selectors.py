@@ -333,7 +333,8 @@ def test_utility_is_among_the_gateways_own_devices(monkeypatch, belongs, idle, e
     monkeypatch.setattr(selection.utility_ilp, "select_devices", spy)
     sim = FakeSim(belongs)
     ledger = make(sim, gradients=VECTORS)
-    assert by_utility().rank(sim, ledger, G, idle) == idle
+    best_first = [device for _, device in sorted(zip(expected, idle, strict=True), reverse=True)]
+    assert by_utility().rank(sim, ledger, G, idle) == best_first
     assert asked[0].tolist() == pytest.approx(expected)
 
 

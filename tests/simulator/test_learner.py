@@ -347,6 +347,7 @@ def test_a_program_that_ends_by_an_error_ends_its_workers():
     code = """
 import numpy as np, torch
 from simulator.engines import build_engine
+from simulator.events import Job
 from simulator.model_section import ModelSection
 from simulator.task import Task
 from simulator.training import TrainingSection
@@ -356,7 +357,8 @@ if __name__ == "__main__":
     section, training = ModelSection(name="logistic"), TrainingSection()
     task = Task(x, x, x, x, 1, True, {5: np.arange(1)}, section, training, seed=7)
     engine = build_engine("processes", task, 2, None)
+    chunk = engine.submit([Job(node=5, start=torch.zeros(2))])
     raise SystemExit(3)
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=60)
-    assert done.returncode == 3
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")

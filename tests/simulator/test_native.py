@@ -214,6 +214,42 @@ def test_what_is_left_to_autograd(name, shape):
     assert layers_of(module, shape) is None
 
 
+UNKNOWN = {
+    "no bias": nn.Sequential(nn.Flatten(), nn.Linear(6, 4, bias=False)),
+    "rows are not flattened": nn.Linear(3, 4),
+    "a border that is not of zeros": nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.MaxPool2d(2), nn.ReLU()
+    ),
+    "a layer used twice": nn.Sequential(nn.Flatten(), *[nn.Linear(6, 6)] * 2),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_only_looks_like_a_known_layer_is_left_to_autograd(name):
+    shape = (1, 8, 8) if "border" in name else (2, 3)
+    assert layers_of(UNKNOWN[name], shape) is None
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn-small", "char-lstm"])
+def test_what_is_broken_stays_broken(name):
+    """A model with a NaN that is used has no healthy loss."""
+    task = make_task(name, (20,), learning_rate=0.1, batch_size=20)
+    start = start_of(task, 0)
+    start[len(start) // 100] = torch.nan
+    expected = train(task, task.build(), Job(node=0, start=start))
+    [found] = trainer_of(task).train([Job(node=0, start=start)])
+    assert torch.equal(found.model.isnan(), expected.model.isnan())
+    assert np.isnan(found.loss) == np.isnan(expected.loss)
+
+
+def test_data_that_have_moved_are_not_read():
+    task = make_task("line", [3])
+    trainer, job = trainer_of(task), Job(node=0, start=start_of(task, 0))
+    task.x_train.share_memory_()
+    with pytest.raises(RuntimeError, match="the data have moved"):
+        trainer.train([job])
+
+
 def test_no_jobs_no_results():
     task = make_task("line", [3])
     assert trainer_of(task).train([]) == []

@@ -272,3 +272,9 @@ def test_a_failing_run_does_not_stop_the_others(study):
     assert isinstance(done.exception, UserError)
     assert "2 of 4 runs failed" in str(done.exception)
     assert (study.parent / "out/fedavg/seed-2/summary.json").is_file()
+
+
+def test_a_grid_without_variants_is_refused(study):
+    study.write_text(STUDY[: STUDY.index("[[variants]]")] + GRID)
+    with pytest.raises(UserError, match="variants"):
+        Study.load(study)
