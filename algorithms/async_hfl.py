@@ -159,9 +159,10 @@ class AsyncHFL:
             case Arrived(dst=device, message=GatewayModel(order=order, model=start)):
                 self._train(sim, device, order, start)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
-                extra = sim.manager.report_bytes(sim, device)
-                answer = DeviceUpdate(order, update)
-                sim.send(device, order.gateway, answer, extra_bytes=extra)  # Alg. 1 l.27
+                if not self.migration.has_left(sim, order.gateway, device):
+                    extra = sim.manager.report_bytes(sim, device)
+                    answer = DeviceUpdate(order, update)
+                    sim.send(device, order.gateway, answer, extra_bytes=extra)  # Alg. 1 l.27
             case Arrived(src=device, message=DeviceUpdate(order=order, update=update)):
                 if self._is_idle_again(sim, device, order, update):
                     self._mix_at_gateway(sim, order, update)

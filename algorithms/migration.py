@@ -2,7 +2,8 @@
 
 A decision travels from the cloud to the gateways that lose devices. A busy device is told when it
 has come back to the gateway that asked it, and nobody asks it until it is there; a device whose
-message is lost stays until the cloud decides again.
+message is lost stays until the cloud decides again. One that was given up in the middle of its
+training may go, and what it trains is lost.
 """
 
 from __future__ import annotations
@@ -54,13 +55,23 @@ class Migration:
                 self.leaving[device] = target
 
     def leaves(self, sim: Simulation, gateway: NodeId, device: NodeId) -> bool:
-        """Whether the idle device is to go; then it is told now."""
-        target = self.leaving.pop(device, gateway)
-        if target == gateway:
+        """Whether the idle device is to go; then it is told now.
+
+        Not while something that nobody waits for any more is on its way: radios finish that first.
+        """
+        if self.leaving.get(device, gateway) == gateway:
+            self.leaving.pop(device, None)
             return False
+        if sim.is_transferring(device):
+            return False
+        target = self.leaving.pop(device)
         self.moving[device] = None
         sim.send(gateway, device, Move(target), _BYTES_PER_DEVICE, overhead=True)
         return True
+
+    def has_left(self, sim: Simulation, gateway: NodeId, device: NodeId) -> bool:
+        """Or is about to: what it has trained for the gateway since does not reach it any more."""
+        return device in self.moving or sim.association[device] != gateway
 
     def arrive(self, sim: Simulation, gateway: NodeId, device: NodeId) -> None:
         """At its new gateway; at its old one again, if it was never told."""

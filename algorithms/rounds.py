@@ -206,8 +206,9 @@ class GatewayRounds:
             case Arrived(src=gateway, dst=device, message=GatewayModel() as message):
                 self._train(sim, device, Order(gateway, message.round), message)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
-                extra = sim.manager.report_bytes(sim, device)
-                self._send(sim, device, order.gateway, DeviceUpdate(order.round, update), extra)
+                if not self.migration.has_left(sim, order.gateway, device):
+                    extra = sim.manager.report_bytes(sim, device)
+                    self._send(sim, device, order.gateway, DeviceUpdate(order.round, update), extra)
             case Arrived(src=device, dst=gateway, message=DeviceUpdate() as message):
                 return self._no_longer_wait(sim, gateway, device, message.round, message)
             case Lost(src=gateway, dst=device, message=GatewayModel(round=number)):

@@ -136,8 +136,9 @@ class GatewayPeriods:
             case Arrived(dst=device, message=GatewayModel(order=order, model=start)):
                 self._train(sim, device, order, start)
             case Trained(update=Update(job=Job(node=device, tag=Order() as order)) as update):
-                extra = sim.manager.report_bytes(sim, device)
-                sim.send(device, order.gateway, DeviceUpdate(order, update), extra_bytes=extra)
+                if not self.migration.has_left(sim, order.gateway, device):
+                    extra = sim.manager.report_bytes(sim, device)
+                    sim.send(device, order.gateway, DeviceUpdate(order, update), extra_bytes=extra)
             case Arrived(src=device, message=DeviceUpdate(order=order) as message):
                 if self._is_idle_again(sim, device, order, message.update):
                     self.gateways[order.gateway].buffer.append(message)

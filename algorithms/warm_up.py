@@ -106,8 +106,9 @@ class WarmUp:
                 elif node in self.gateways[src].under_way:  # else it was given up
                     sim.train(Job(node=node, start=model, tag=Task(src)))
             case Trained(update=Update(job=Job(node=device, tag=Task(gateway=gateway))) as update):
-                extra = sim.manager.report_bytes(sim, device)
-                self._send(sim, device, gateway, Gradient(update), extra_bytes=extra)
+                if sim.association[device] == gateway:  # else it has left in the meantime
+                    extra = sim.manager.report_bytes(sim, device)
+                    self._send(sim, device, gateway, Gradient(update), extra_bytes=extra)
             case Arrived(src=device, dst=gateway, message=Gradient(update=update)):
                 self._end(sim, gateway, device, update)
             case Lost(src=device, dst=gateway, message=Gradient()):
@@ -192,7 +193,8 @@ class WarmUp:
         everything = [update for g in sorted(self.reported) for update in self.reported[g]]
         sim.manager.fit(sim, everything)
         self.reported = {}
-        sim.association.update(sim.manager.reassociate(sim, 0))
+        moves = sim.manager.reassociate(sim, 0)
+        sim.association.update({d: g for d, g in moves.items() if not sim.is_transferring(d)})
         told = {*self.gateways, *sim.association.values()}
         for node in sorted(told) if sim.manager.parameter_bytes(sim) else ():
             self._send_parameters(sim, sim.topology.cloud, node, 1)

@@ -12,7 +12,7 @@ import argparse
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,16 +27,33 @@ from simulator.scenario import Scenario
 from simulator.study import Study, runs_of
 
 
+class Picks(NamedTuple):
+    """Of one selection."""
+
+    both: int
+    """Devices picked both ways."""
+    either: int
+
+
+def share(picks: list[Picks]) -> float:
+    """Of all picks, those that both ways agree on."""
+    return sum(p.both for p in picks) / max(1, sum(p.either for p in picks))
+
+
+def mean_share(picks: list[Picks]) -> float:
+    """The same as a mean over selections, in which one of a single device counts like any other."""
+    return float(np.mean([p.both / max(1, p.either) for p in picks]))
+
+
 class BothWays:
     """A manager that also keeps full gradients, and compares what would be picked by them."""
 
     def __init__(self, manager: Any, devices: Any) -> None:
         self.manager = manager
         self.full = LearningUtility(list(devices))
-        self.alike: list[float] = []
-        """Of those picked by full gradients, the share that sketches pick too; by_chance: that
-        utilities dealt out at random do."""
-        self.by_chance: list[float] = []
+        self.alike: list[Picks] = []
+        """Of sketches and full gradients; by_chance: of utilities dealt out at random and these."""
+        self.by_chance: list[Picks] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.manager, name)
@@ -65,9 +82,9 @@ class BothWays:
             set(select_devices(u, latencies, rates, free, kappa=kappa).devices)
             for u in (*utilities, shuffled)
         )
-        if 0 < len(full) < len(idle):
-            self.alike.append(len(sketched & full) / len(full))
-            self.by_chance.append(len(dealt & full) / len(full))
+        if len(full) < len(idle):
+            self.alike.append(Picks(len(sketched & full), len(sketched | full)))
+            self.by_chance.append(Picks(len(dealt & full), len(dealt | full)))
         return self.manager.select(sim, gateway, idle, most)
 
 
@@ -78,14 +95,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=60, help="cloud epochs (default 60)")
     options = parser.parse_args()
     study = Study.load(options.study)
-    print(f"{'seed':>4} {'selections':>10} {'as full gradients':>18} {'by chance':>10}")
+    print("picks that agree with full gradients', and by chance; mean over selections")
+    print(f"{'seed':>4} {'selections':>10} {'picks':>8} {'chance':>8} {'mean':>8} {'chance':>8}")
     for run in runs_of(study, options.study, Path("unused")):
         if run.variant == options.variant:
-            alike, by_chance = measured(run.scenario, run.base, options.epochs)
-            print(f"{run.seed:4} {len(alike):10} {np.mean(alike):18.3f} {np.mean(by_chance):10.3f}")
+            ways = measured(run.scenario, run.base, options.epochs)
+            shares = [of(way) for of in (share, mean_share) for way in ways]
+            print(f"{run.seed:4} {len(ways[0]):10}", *(f"{number:8.3f}" for number in shares))
 
 
-def measured(scenario: Scenario, base: Path, epochs: int) -> tuple[list[float], list[float]]:
+def measured(scenario: Scenario, base: Path, epochs: int) -> tuple[list[Picks], list[Picks]]:
     limits = {"epochs": epochs, "target": None, "stop_at_target": False}
     world = build(scenario.model_copy(update={"run": scenario.run.model_copy(update=limits)}), base)
     both: Any = BothWays(world.manager, world.topology.devices)

@@ -117,6 +117,10 @@ class Simulation:
         progress.bytes_by_kind["overhead"] += extra_bytes
         return flow
 
+    def is_transferring(self, node: NodeId) -> bool:
+        """Whether anything is on its way to or from the node."""
+        return any(node in (src, dst) for src, dst, *_ in self._flows.values())
+
     def train(self, job: Job) -> None:
         """Start local training; it ends as Trained. A node's earlier unfinished job is dropped."""
         node = job.node

@@ -142,11 +142,17 @@ def test_a_late_first_model_is_ignored():
     assert sim.progress.jobs_abandoned == 0
 
 
-def test_a_late_first_model_after_its_device_has_moved_is_ignored():
-    # As above, but the fit has moved d1 to g1, which had no devices in the warm-up.
-    sim = simulate(share=0.5, who=PAIR, slow={2: 14}, until_s=60, associator=Mover({D1: G1}))
-    # Moved at 14 s; g1 has the algorithm's model at 16 s, d1 at 19 s: 19 + 15 + 3 = 37 s.
-    assert (37, "g1") in rows(sim, "gateway", "node")
+def test_a_device_with_a_first_model_on_its_way_does_not_move_yet():
+    # As above, but the fit would move d1 to g1, with which its radio cannot talk now.
+    sim = simulate(share=0.5, who=PAIR, slow={2: 14}, until_s=16, associator=Mover({D1: G1}))
+    assert sim.association[D1] == G0
+
+
+def test_what_a_device_has_trained_before_it_moved_is_not_sent():
+    # d1 has its first model at 5 s and trains until 20 s; the fit moves it to g1 at 14 s.
+    sim = simulate(share=0.5, who=PAIR, until_s=60, associator=Mover({D1: G1}))
+    assert sim.association[D1] == G1
+    assert not arrivals(sim, D1, G0)
 
 
 def test_a_silent_device_is_given_up():
