@@ -11,6 +11,7 @@ from algorithms.fedasync import FedAsync, FedAsyncSection
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
+from algorithms.star_ring_hfl import StarRing, StarRingSection
 from algorithms.two_level import TwoLevelSection, two_level
 
 ALGORITHMS: dict[str, Any] = {
@@ -21,6 +22,7 @@ ALGORITHMS: dict[str, Any] = {
     "semi-async": semi_async,
     "two-level": two_level,
     "hga-fl": two_level,
+    "star-ring-hfl": StarRing,
 }
 
 AlgorithmSection = Annotated[
@@ -29,7 +31,8 @@ AlgorithmSection = Annotated[
     | FedAsyncSection
     | RflHaSection
     | SemiAsyncSection
-    | TwoLevelSection,
+    | TwoLevelSection
+    | StarRingSection,
     Field(discriminator="name"),
 ]
 """The [algorithm] table: the union of all, told apart by ``name``."""

@@ -13,6 +13,7 @@ import torch
 
 from algorithms.async_hfl import AsyncHFL
 from algorithms.semi_async import GatewayPeriods
+from algorithms.star_ring_hfl import ClientRings
 from algorithms.warm_up import WarmUp
 from selection.associators import Nearest, NearestSection
 from selection.ledger import Ledger
@@ -229,9 +230,10 @@ def busy(algorithm):
         found = {g: set(s.under_way) for g, s in algorithm.gateways.items()}
         algorithm = algorithm.algorithm
     lower = algorithm if isinstance(algorithm, AsyncHFL) else algorithm.lower
+    rings = isinstance(lower, ClientRings)
     for gateway, state in lower.gateways.items():
         by_order = isinstance(lower, AsyncHFL | GatewayPeriods)
-        waiting = state.under_way if by_order else state.gathering.waiting
+        waiting = state.under_way if by_order else (state if rings else state.gathering).waiting
         found[gateway] = found.get(gateway, set()) | set(waiting)
     return {g: devices for g, devices in found.items() if devices}
 
