@@ -254,18 +254,19 @@ class ClientRings:
     def _open(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
         ring = self.gateways[gateway]
         members = sim.manager.select(sim, gateway, self.migration.staying(sim, gateway))
+        self._greet(sim, gateway, members)
         ring.rest = self.order.of(sim, gateway, members)
-        self._greet(sim, gateway, ring)
         ring.round += 1
         ring.holder, ring.made, ring.participants = gateway, ring.model, 0
         return self._pass_on(sim, gateway)
 
-    def _greet(self, sim: Simulation, gateway: NodeId, ring: Ring) -> None:
-        for device in ring.rest[1:]:
-            if device not in ring.greeted:
-                nbytes = _BYTES_PER_MEMBER * len(ring.rest)
-                sim.send(gateway, device, Greeting(tuple(ring.rest)), nbytes, overhead=True)
-        ring.greeted = dict.fromkeys(sorted({*ring.rest, *ring.greeted}))
+    def _greet(self, sim: Simulation, gateway: NodeId, members: list[NodeId]) -> None:
+        greeted = self.gateways[gateway].greeted
+        for device in members:
+            if device not in greeted and len(members) > 1:
+                nbytes = _BYTES_PER_MEMBER * len(members)
+                sim.send(gateway, device, Greeting(tuple(members)), nbytes, overhead=True)
+                greeted[device] = None
 
     def _pass_on(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
         """To the next client, or, if there is none, to the gateway."""

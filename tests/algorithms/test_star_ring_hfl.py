@@ -153,9 +153,9 @@ def test_what_the_four_send():
     }  # fmt: skip
 
 
-def test_a_greeting_for_each_that_does_not_hear_from_the_gateway_first():
+def test_everybody_in_a_ring_is_greeted_once():
     sim = simulate(star_ring(), epochs=2)
-    assert sim.progress.bytes_by_kind["overhead"] == 2 * 2 * 4  # d1 and d3, once: two members each
+    assert sim.progress.bytes_by_kind["overhead"] == 4 * 2 * 4  # four who are told of two each
 
 
 @pytest.mark.parametrize("top", ["star", "ring"])
@@ -229,43 +229,43 @@ def test_keys_that_do_not_go_together(params, message):
         StarRingSection(**params)
 
 
-# What is lost. Flows of a ring-ring round: 0 cloud-g0; 1 greeting of d1, 2 g0-d0, 3 d0-d1, 4 d1-g0;
-# 5 g0-g1; 6 greeting of d3, 7 g1-d2, 8 d2-d3, 9 d3-g1.
+# What is lost. Flows of a ring-ring round: 0 cloud-g0; 1 and 2 greetings, 3 g0-d0, 4 d0-d1, 5 d1-g0;
+# 6 g0-g1; 7 and 8 greetings, 9 g1-d2, 10 d2-d3, 11 d3-g1.
 
 
 def test_a_lost_hop_is_sent_again():
-    sim = simulate(star_ring(), lose=(3,))
+    sim = simulate(star_ring(), lose=(4,))
     assert cloud_rows(sim)[-1] == (57 + 3, 1, 12.5)
     assert skips(sim) == []
 
 
 def test_a_client_that_is_not_reached_is_passed_over():
     # d0 has 4 at 12 s, d1 cannot be reached until 15 s; g0 has 4 at 16 s, g1 at 20 s: -2, 11
-    sim = simulate(star_ring(retries=0), lose=(3,))
+    sim = simulate(star_ring(retries=0), lose=(4,))
     assert cloud_rows(sim)[-1] == (20 + 26, 1, 11)
     assert skips(sim) == [(15, "d1", 1, 1, "lost")]
     assert rows_of(sim, "gateway", "node", "participants") == [(16, "g0", 1), (46, "g1", 2)]
 
 
 def test_after_as_many_losses_as_retries_and_one_more():
-    # 3 and, sent again, 4 and 5
-    sim = simulate(star_ring(retries=2), lose=(3, 4, 5))
+    # 4 and, sent again, 5 and 6
+    sim = simulate(star_ring(retries=2), lose=(4, 5, 6))
     assert skips(sim) == [(12 + 3 * 3, "d1", 1, 1, "lost")]
-    sim = simulate(star_ring(retries=3), lose=(3, 4, 5))
+    sim = simulate(star_ring(retries=3), lose=(4, 5, 6))
     assert skips(sim) == []
     assert cloud_rows(sim)[-1] == (57 + 9, 1, 12.5)
 
 
 def test_the_first_client_can_be_passed_over_too():
     # g0 to d1 at 2 s: 4 s, 8 at 14 s, g0 at 16 s; g1 at 20 s: 0, 12
-    sim = simulate(star_ring(retries=0), lose=(2,))
+    sim = simulate(star_ring(retries=0), lose=(3,))
     assert cloud_rows(sim)[-1] == (46, 1, 12)
     assert skips(sim) == [(2, "d0", 1, 1, "lost")]
 
 
 def test_a_ring_that_cannot_come_back_was_in_vain():
     # g0 keeps 0 at 27 s; g1 at 31 s: -4, 10
-    sim = simulate(star_ring(retries=0), lose=(4,))
+    sim = simulate(star_ring(retries=0), lose=(5,))
     assert cloud_rows(sim)[-1] == (57, 1, 10)
     assert skips(sim) == [(27, "g0", 1, 1, "lost")]
     assert rows_of(sim, "gateway", "node", "participants")[0] == (27, "g0", 0)
@@ -273,7 +273,7 @@ def test_a_ring_that_cannot_come_back_was_in_vain():
 
 def test_a_group_that_is_not_reached_is_passed_over():
     # g0 has 10 at 27 s, and has it still at 31 s; its next round: 9, 12.5, and g1: 2.25, 13.125
-    sim = simulate(star_ring(retries=0), epochs=2, lose=(5,))
+    sim = simulate(star_ring(retries=0), epochs=2, lose=(6,))
     assert skips(sim) == [(31, "g1", 1, None, "lost")]
     assert cloud_rows(sim)[1:] == [(31, 1, 10), (31 + 26 + 4 + 26, 2, 13.125)]
 
