@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from selection.associators import Nearest, NearestSection, Random, RandomSection
+from selection.alike import Alike, AlikeGradients, AlikeGradientsSection, AlikeSection
+from selection.associators import (
+    Balanced,
+    BalancedSection,
+    Nearest,
+    NearestSection,
+    Random,
+    RandomSection,
+)
 from selection.divfl import Divfl, DivflSection
 from selection.oort import Oort, OortSection
 from selection.rfl_ha import RflHa, RflHaSection
@@ -41,8 +49,11 @@ SELECTORS: dict[str, Any] = {
 ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
+    "balanced": Balanced,
     "rfl-ha": RflHa,
     "utility-ilp": UtilityAssociation,
+    "alike": Alike,
+    "alike-gradients": AlikeGradients,
 }
 
 SelectionSection = Annotated[
@@ -57,6 +68,12 @@ SelectionSection = Annotated[
     Field(discriminator="name"),
 ]
 AssociationSection = Annotated[
-    NearestSection | RandomSection | RflHaSection | UtilityAssociationSection,
+    NearestSection
+    | RandomSection
+    | BalancedSection
+    | RflHaSection
+    | UtilityAssociationSection
+    | AlikeSection
+    | AlikeGradientsSection,
     Field(discriminator="name"),
 ]

@@ -117,6 +117,9 @@ CASES = {
     "ring-star": {
         "algorithm": {"name": "star-ring-hfl", "top": "ring", "group_order": "shuffled"},
         "selection": {"name": "random", "fraction": 0.5},
+        "association": {"name": "alike-gradients", "every_epochs": 2},
+        "topology": {"reach": 2},
+        "sketch": {"kind": "random-projection"},
     },
     "ring-ring": {
         "algorithm": {
