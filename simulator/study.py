@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
@@ -46,6 +46,23 @@ class Variant(Section):
     """Best accuracy (for regression: loss) of the global model that the paper reports."""
 
 
+class Tuning(Section):
+    """How the values of the tuned key are chosen, if not with the study's own runs."""
+
+    seeds: tuple[int, ...] = Field(min_length=1)
+    """Of the runs that choose; only what they have chosen is run with the study's seeds."""
+    epochs: int | None = Field(None, ge=1)
+    """Of these runs; unset: as many as the study's."""
+
+
+class Sweep(Section):
+    """The x-axis of sweep.png, for a grid of one key that is not tuned."""
+
+    label: str
+    factor: float = Field(1.0, gt=0)
+    """What the key's values are multiplied with."""
+
+
 class Study(Section):
     title: str
     scenario: Path
@@ -62,12 +79,19 @@ class Study(Section):
     published: dict[str, PositiveFloat] = Field({})
     """By variant, for those that do not say themselves; the same for published_bytes."""
     published_bytes: dict[str, PositiveFloat] = Field({})
+    published_best: dict[str, PositiveFloat] = Field({})
+    """By variant, without the grid."""
+    curves: tuple[Literal["rounds", "seconds", "bytes"], ...] = ("seconds", "bytes")
+    """The x-axes of curves.png."""
     variants: tuple[Variant, ...] = Field(min_length=1)
     """After loading, with the points of the grid."""
     grid: dict[str, tuple[Any, ...]] = Field({})
     """Keys of the scenario and their values: every variant is run with each combination."""
     tuned: str | None = None
     """A key of the grid: each variant is told at that of its values which ends best in the mean."""
+    tuning: Tuning | None = None
+    """Unset: all values are run with all seeds."""
+    sweep: Sweep | None = None
     checks: tuple[Check, ...] = ()
     """Published findings, and whether they hold here."""
 
@@ -108,7 +132,17 @@ class Study(Section):
         if self.tuned is not None and self.tuned not in self.grid:
             remedy = did_you_mean(self.tuned, self.grid)
             raise ValueError(f"tuned = {self.tuned!r} is no key of the grid; {remedy}")
+        if self.tuning is not None and self.tuned is None:
+            raise ValueError("tuning says how values are chosen; name their key: tuned")
+        if self.tuning is not None and (both := set(self.tuning.seeds) & set(self.seeds)):
+            raise ValueError(f"tuning.seeds: {min(both)} is one of the study's; take others")
+        if self.sweep is not None and len(self.grid.keys() - {self.tuned}) != 1:
+            raise ValueError("sweep is for a grid of one key, besides the tuned one")
         known = self.stems
+        for name in self.published_best:
+            if not any(stem == name or stem.startswith(f"{name}, ") for stem in known):
+                remedy = did_you_mean(name, known)
+                raise ValueError(f"published_best: no variant {name!r}; {remedy}")
         for check in self.checks:
             for measure in (check.more, *check.than):
                 if measure.variant not in known:

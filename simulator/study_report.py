@@ -21,7 +21,7 @@ from simulator.compare import human_bytes
 from simulator.parts import BYTE_KINDS
 from simulator.plots import COLOURS
 from simulator.results import Results
-from simulator.study import Run, Study, Variant, points, suffix
+from simulator.study import Run, Study, Sweep, Variant, points, suffix
 from simulator.study_checks import Finding, Measure, judge, value_of
 
 _THIN_LINES = ("-", "--", ":", "-.")
@@ -61,7 +61,7 @@ def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
                 "published": variant.published or study.published.get(variant.name),
                 "published_bytes": variant.published_bytes
                 or study.published_bytes.get(variant.name),
-                "published_best": variant.published_best,
+                "published_best": variant.published_best or _published_best(study, variant.name),
             }
         )
         rows += [_gateway_row(rows[-1], node, results) for node in results[0].scored_gateways]
@@ -69,6 +69,12 @@ def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
     for ratio, of in (("ratio", "seconds"), ("bytes_ratio", "bytes")):
         table[ratio] = table[of] / table["reference"].map(table.set_index("variant")[of])
     return table
+
+
+def _published_best(study: Study, name: str) -> float | None:
+    """Of the longest name that the variant's begins with."""
+    known = [n for n in study.published_best if name == n or name.startswith(f"{n}, ")]
+    return study.published_best[max(known, key=len)] if known else None
 
 
 def _gateway_row(row: dict[str, Any], node: str, results: list[Results]) -> dict[str, Any]:
@@ -236,31 +242,45 @@ def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
     if study.tuned is not None:
         draw_tuning(study, table, out / "tuning.png")
         written.append(out / "tuning.png")
+    if study.sweep is not None:
+        draw_sweep(study, study.sweep, shown, out / "sweep.png")
+        written.append(out / "sweep.png")
     if len(study.grid) == 2:
         draw_grid(study, table, out / "grid.png")
         written.append(out / "grid.png")
     return written
 
 
+_AXES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.Series]]] = {
+    "rounds": ("global rounds", lambda curve: curve["epoch"]),
+    "seconds": ("simulated time [s]", lambda curve: curve["sim_time_s"]),
+    "bytes": ("bytes sent [GB]", lambda curve: _sent_gb(curve)),
+}
+
+
 def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
-    figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    count = len(study.curves)
+    figure, panels = plt.subplots(
+        1, count, figsize=(5.5 * count, 4.4), layout="constrained", squeeze=False
+    )
     chosen = set(tuned_variants(study, runs).values())
     for i, variant in enumerate(v for v in _told(study, runs) if v.name in chosen):
         results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
         style = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--"}
-        _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)
-        _draw(by_bytes, results, _sent_gb, variant.name, style)
-        _draw_gateways(by_time, results[0], variant.name, style["color"])
-    for axes, label in ((by_time, "simulated time [s]"), (by_bytes, "bytes sent [GB]")):
+        for axes, what in zip(panels[0], study.curves, strict=True):
+            _draw(axes, results, _AXES[what][1], variant.name, style)
+            if what == "seconds":
+                _draw_gateways(axes, results[0], variant.name, style["color"])
+    for axes, what in zip(panels[0], study.curves, strict=True):
         for target in {run.target: None for run in runs if run.target is not None}:
             axes.axhline(target, color="0.5", lw=1, ls=":")
-        axes.set(xlabel=label, ylabel="test accuracy", xscale="log")
+        axes.set(xlabel=_AXES[what][0], ylabel="test accuracy", xscale="log")
         axes.grid(alpha=0.3)
     figure.suptitle(
         f"{study.title} (mean of {len(study.seeds)} seeds, band: least to most; "
         "a run that has ended keeps its last value)"
     )
-    by_bytes.legend(frameon=False, fontsize=8)
+    panels[0][-1].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -373,6 +393,58 @@ def _bars(
     axes.margins(x=0.12)
     axes.set_title(study.title)
     return figure, axes
+
+
+def draw_sweep(study: Study, sweep: Sweep, table: pd.DataFrame, path: Path) -> None:
+    """Seconds to the target (or best scores) over the values of the grid's key, a line a variant.
+
+    Where one of the lines crosses the first variant's, it says so.
+    """
+    (key,) = study.grid.keys() - {study.tuned}
+    column, label = ("best", "best score") if table["target"].isna().all() else (
+        "seconds", "seconds to target"
+    )  # fmt: skip
+    lines = _lines(study, key, table.set_index("variant")[column])
+    figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    x = sweep.factor * np.array(study.grid[key], float)
+    first = next(iter(lines))
+    for i, (name, y) in enumerate(lines.items()):
+        axes.plot(x, y, marker="o", ms=4, label=name, color=COLOURS[i % len(COLOURS)])
+        for at in crossings(x, lines[first], y) if name != first else []:
+            axes.axvline(at, color=COLOURS[i % len(COLOURS)], lw=1, ls=":")
+            axes.annotate(f" {at:.2g}", (at, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
+    axes.set(xlabel=sweep.label, ylabel=label, xscale="log", yscale="log")
+    axes.set_title(study.title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _lines(study: Study, key: str, values: pd.Series) -> dict[str, np.ndarray]:
+    """By variant without the grid: its value at each of the key's; nan where there is none."""
+    spots = points(study.grid)
+    places = [list(study.grid[key]).index(spot[key]) for spot in spots]
+    lines: dict[str, np.ndarray] = {}
+    for i, variant in enumerate(study.variants):
+        spot, place = spots[i % len(spots)], places[i % len(spots)]
+        line = lines.setdefault(
+            variant.name.removesuffix(suffix(spot)), np.full(len(study.grid[key]), np.nan)
+        )
+        if variant.name in values.index:
+            line[place] = values[variant.name]
+    return lines
+
+
+def crossings(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
+    """Where two lines cross, straight in logarithms between the points."""
+    apart, at = np.log(a / b), np.log(x)
+    found = []
+    for i in range(len(x) - 1):
+        left, right = apart[i], apart[i + 1]
+        if left * right < 0:
+            found.append(float(np.exp(at[i] + (at[i + 1] - at[i]) * left / (left - right))))
+    return found
 
 
 def draw_grid(study: Study, table: pd.DataFrame, path: Path) -> None:
