@@ -203,7 +203,7 @@ class WarmUp:
     def _learn_for_nothing(self, sim: Simulation) -> None:
         assert sim.model is not None
         jobs = [Job(node=device, start=sim.model) for device in sorted(sim.association)]
-        updates = [sim.learner.train(job) for job in jobs]
+        updates = [sim.train_for_nothing(job) for job in jobs]
         sim.expect(updates)
         sim.manager.fit(sim, updates)
         sim.association.update(sim.manager.reassociate(sim, 0))

@@ -231,6 +231,12 @@ def test_free_costs_neither_time_nor_bytes():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("cost", ["free", "network"])
+def test_later_jobs_draw_other_numbers(cost):
+    sim = simulate(cost=cost, who=PAIR, until_s=60)
+    assert [job.count for job in sim.learner.jobs if job.node == D0][:3] == [0, 1, 2]
+
+
 def test_after_a_free_warm_up_sketches_are_paid_for():
     sim = simulate(cost="free", who=PAIR, until_s=13)
     assert sim.progress.bytes_by_kind["overhead"] == 4
