@@ -46,7 +46,7 @@ def test_minimal_scenario_has_all_sections(tmp_path):
     assert scenario.selection.name == "all"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").glob("*.toml")), ids=str)
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").rglob("*.toml")), ids=str)
 def test_shown_scenario_is_the_same_scenario(path, tmp_path):
     scenario = Scenario.load(path)
     assert load(tmp_path, scenario.to_toml()) == scenario
