@@ -125,8 +125,7 @@ class Simulation:
         """Start local training; it ends as Trained. A node's earlier unfinished job is dropped."""
         node = job.node
         self._abandon_job_of(node)
-        count = self._job_counts.get(node, 0)
-        self._job_counts[node] = count + 1
+        count = self._count_job(node)
         self.progress.jobs_started += 1
         steps, samples = self.learner.work(job)
         duration = self.compute.duration(node, count, steps, samples)
@@ -139,6 +138,10 @@ class Simulation:
             number = self._computer.compute(self.now, node, duration)
         self._training[number] = self.learner.train(replace(job, count=count), due)
         self._running[node] = number
+
+    def train_for_nothing(self, job: Job) -> Update:
+        """Local training that takes no time, but counts among the node's jobs."""
+        return self.learner.train(replace(job, count=self._count_job(job.node)))
 
     def expect(self, updates: Sequence[Update]) -> None:
         """Tell that these updates are going to be read now: training them together is faster."""
@@ -269,6 +272,11 @@ class Simulation:
         self._counter = number + 1
         heapq.heappush(self._heap, (time, priority, number, content))
         return number
+
+    def _count_job(self, node: NodeId) -> int:
+        count = self._job_counts.get(node, 0)
+        self._job_counts[node] = count + 1
+        return count
 
     def _abandon_job_of(self, node: NodeId) -> None:
         number = self._running.pop(node, None)

@@ -108,6 +108,18 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _deadline_for_the_silent(self) -> Self:
+        chance = self.compute.dropout_probability
+        for key in ("device_timeout_s", "gateway_timeout_s"):
+            if chance and getattr(self.algorithm, key, 0.0) is None:
+                raise ValueError(
+                    f"compute.dropout_probability = {chance:g}: a device that drops out never "
+                    f"answers, and {self.algorithm.name} would wait for it for ever; give "
+                    f"algorithm.{key}, longer than rounds take"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _drawn_delays_of_uploads(self) -> Self:
         if self.network.kind == "drawn" and self.algorithm.name == "async-hfl":
             raise ValueError(
@@ -191,7 +203,7 @@ def _explain(keys: list[str], owner: type[BaseModel] | None, error: Any) -> str:
         return f"{place}.{error['ctx']['discriminator'].strip(chr(39))}: missing"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f" {given!r}"
-    return f"{place}:{shown} {message}"
+    return f"{place}:{shown} {message}" if place else message
 
 
 def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from algorithms import ALGORITHMS
 from simulator.errors import UserError
 from simulator.scenario import Scenario
 
@@ -44,7 +46,7 @@ def test_minimal_scenario_has_all_sections(tmp_path):
     assert scenario.selection.name == "all"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").glob("*.toml")), ids=str)
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").rglob("*.toml")), ids=str)
 def test_shown_scenario_is_the_same_scenario(path, tmp_path):
     scenario = Scenario.load(path)
     assert load(tmp_path, scenario.to_toml()) == scenario
@@ -79,6 +81,7 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("run.learning=none", "run.target=0.9"), 'run: target = 0.9 cannot be reached with learning = "none"'),
         (MINIMAL, ("run.learning=nothing",), "run.learning: 'nothing' should be 'sgd' or 'none'"),
         (MINIMAL.replace("epochs = 1", ""), (), "run: give epochs or sim_time_s"),
+        (MINIMAL, ("compute.kind=constant", "compute.dropout_probability=0.1"), "\n  compute.dropout_probability = 0.1: a device that drops out never answers, and fedavg would wait for it for ever; give algorithm.gateway_timeout_s"),
         (MINIMAL.replace('name = "mlp"', ""), (), "model.name: missing"),
         ("[run\n", (), "not a readable TOML file"),
         (MINIMAL, ("epochs=3",), "--set epochs=3: must read section.key=value"),
@@ -88,6 +91,17 @@ def test_every_key_is_shown(tmp_path):
 )  # fmt: skip
 def test_bad_input_is_told_with_place_and_remedy(tmp_path, text, settings, expected):
     assert expected in error_of(tmp_path, text, *settings)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_where_devices_drop_out_they_have_a_deadline(tmp_path, name):
+    dropouts = (
+        "compute.kind=constant",
+        "compute.dropout_probability=0.1",
+        f"algorithm.name={name}",
+    )
+    key = re.search(r"give algorithm\.(\w+)", error_of(tmp_path, MINIMAL, *dropouts))[1]
+    assert load(tmp_path, MINIMAL, *dropouts, f"algorithm.{key}=60").algorithm.name == name
 
 
 def test_all_problems_are_told_at_once(tmp_path):
