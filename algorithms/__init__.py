@@ -11,6 +11,7 @@ from algorithms.fedasync import FedAsync, FedAsyncSection
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
+from algorithms.sync_time_hfl import SyncTimeSection, sync_time_hfl
 from algorithms.two_level import TwoLevelSection, two_level
 
 ALGORITHMS: dict[str, Any] = {
@@ -19,6 +20,7 @@ ALGORITHMS: dict[str, Any] = {
     "fedasync": FedAsync,
     "rfl-ha": rfl_ha,
     "semi-async": semi_async,
+    "sync-time": sync_time_hfl,
     "two-level": two_level,
     "hga-fl": two_level,
 }
@@ -29,6 +31,7 @@ AlgorithmSection = Annotated[
     | FedAsyncSection
     | RflHaSection
     | SemiAsyncSection
+    | SyncTimeSection
     | TwoLevelSection,
     Field(discriminator="name"),
 ]

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from selection.associators import Nearest, NearestSection, Random, RandomSection
+from selection.associators import (
+    Nearest,
+    NearestSection,
+    Random,
+    RandomSection,
+    Shares,
+    SharesSection,
+)
 from selection.divfl import Divfl, DivflSection
 from selection.oort import Oort, OortSection
 from selection.rfl_ha import RflHa, RflHaSection
@@ -41,6 +48,7 @@ SELECTORS: dict[str, Any] = {
 ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
+    "shares": Shares,
     "rfl-ha": RflHa,
     "utility-ilp": UtilityAssociation,
 }
@@ -57,6 +65,6 @@ SelectionSection = Annotated[
     Field(discriminator="name"),
 ]
 AssociationSection = Annotated[
-    NearestSection | RandomSection | RflHaSection | UtilityAssociationSection,
+    NearestSection | RandomSection | SharesSection | RflHaSection | UtilityAssociationSection,
     Field(discriminator="name"),
 ]

@@ -223,4 +223,5 @@ def _goals(scenario: Scenario) -> Goals:
         stop_at_target=run.stop_at_target,
         evaluate_every_epochs=record.evaluate_every_epochs,
         evaluate_every=None if record.evaluate_every_s is None else to_ns(record.evaluate_every_s),
+        evaluate_gateway_rounds=record.evaluate_gateway_rounds,
     )

@@ -172,6 +172,11 @@ class Simulation:
         if self.progress.stop_reason:
             raise _Stopped
 
+    def gateway_scores(self, number: int, model: torch.Tensor) -> dict[str, float | None]:
+        """Of a gateway's model after its round of that number, if the scenario asks for them."""
+        every = self.goals.evaluate_gateway_rounds
+        return self.learner.evaluate(model)._asdict() if every and number % every == 0 else {}
+
     def rng(self, stream: Stream, node: NodeId = 0) -> np.random.Generator:
         """A fresh generator at every call, the same in every run with this seed."""
         key = (int(stream), node)

@@ -59,6 +59,17 @@ class Results:
         return self.metrics[self.metrics["tier"] == "cloud"]
 
     @property
+    def scored_gateways(self) -> list[str]:
+        """Whose own models were evaluated."""
+        own = self.metrics[(self.metrics["tier"] == "gateway") & self.metrics["loss"].notna()]
+        return sorted(own["node"].unique())
+
+    def gateway_curve(self, node: str) -> pd.DataFrame:
+        """The evaluations of a gateway's own model, in order of time."""
+        own = self.metrics[(self.metrics["tier"] == "gateway") & self.metrics["loss"].notna()]
+        return own[own["node"] == node]
+
+    @property
     def learned(self) -> bool:
         """False for a run of the network and the scheduling alone: it has no scores."""
         return bool(self.summary.get("learning") != "none")

@@ -1,9 +1,10 @@
 """A study: variants of one scenario, each with several seeds, run side by side and compared.
 
 One TOML file names the scenario, what each variant changes, and what a paper has published; a grid
-makes variants of all combinations of some keys' values. Variants are compared by the time to the
-scenario's target, or, where it has none, by their best scores. Runs lie in folders of their own and
-are finished ones at a time: a study that was stopped goes on where it stood.
+makes variants of all combinations of some keys' values, of which the best may be chosen for each
+variant (``tuned``); checks say which findings of the paper hold. Variants are compared by the time
+to the scenario's target, or, where it has none, by their best scores. Runs lie in folders of their
+own and are finished ones at a time: a study that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from simulator.orphans import end_with_parent
 from simulator.recorder import SCENARIO, SUMMARY
 from simulator.scenario import TAGS, Scenario, explain_all
 from simulator.section import Section
+from simulator.study_checks import Check
 
 
 class Variant(Section):
@@ -64,6 +66,10 @@ class Study(Section):
     """After loading, with the points of the grid."""
     grid: dict[str, tuple[Any, ...]] = Field({})
     """Keys of the scenario and their values: every variant is run with each combination."""
+    tuned: str | None = None
+    """A key of the grid: each variant is told at that of its values which ends best in the mean."""
+    checks: tuple[Check, ...] = ()
+    """Published findings, and whether they hold here."""
 
     @model_validator(mode="before")
     @classmethod
@@ -96,6 +102,33 @@ class Study(Section):
             if name not in names:
                 raise ValueError(f"published: no variant {name!r}; {did_you_mean(name, names)}")
         return self
+
+    @model_validator(mode="after")
+    def _checks(self) -> Self:
+        if self.tuned is not None and self.tuned not in self.grid:
+            remedy = did_you_mean(self.tuned, self.grid)
+            raise ValueError(f"tuned = {self.tuned!r} is no key of the grid; {remedy}")
+        known = self.stems
+        for check in self.checks:
+            for measure in (check.more, *check.than):
+                if measure.variant not in known:
+                    raise ValueError(
+                        f"checks: no variant {measure.variant!r}; "
+                        f"{did_you_mean(measure.variant, known)}"
+                    )
+        return self
+
+    @property
+    def stems(self) -> dict[str, list[str]]:
+        """By name without the tuned key: the variants that differ in it alone."""
+        spots = points(self.grid)
+        found: dict[str, list[str]] = {}
+        for i, variant in enumerate(self.variants):
+            spot = spots[i % len(spots)]
+            kept = {key: value for key, value in spot.items() if key != self.tuned}
+            stem = variant.name.removesuffix(suffix(spot)) + suffix(kept)
+            found.setdefault(stem, []).append(variant.name)
+        return found
 
     @classmethod
     def load(cls, path: Path) -> Self:

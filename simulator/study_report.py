@@ -22,11 +22,17 @@ from simulator.parts import BYTE_KINDS
 from simulator.plots import COLOURS
 from simulator.results import Results
 from simulator.study import Run, Study, Variant, points, suffix
+from simulator.study_checks import Finding, Measure, judge, value_of
+
+_THIN_LINES = ("-", "--", ":", "-.")
 
 
 def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
-    """A row for each variant: means over the seeds that reached the target, and how many did."""
-    rows = []
+    """A row for each variant: means over the seeds that reached the target, and how many did.
+
+    After it a row for each of its gateways whose own models were scored.
+    """
+    rows, chosen = [], set(tuned_variants(study, runs).values())
     for variant in _told(study, runs):
         its_runs = [run for run in runs if run.variant == variant.name]
         results, target = [Results.load(run.folder) for run in its_runs], its_runs[0].target
@@ -48,6 +54,8 @@ def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
                 "best": np.mean(best),
                 "best_spread": np.std(best, ddof=1) if len(best) > 1 else np.nan,
                 "final": np.mean([_final(result) for result in results]),
+                "rounds": np.mean([result.summary["epochs"] for result in results]),
+                "chosen": variant.name in chosen,
                 "longest": max(result.summary["sim_time_s"] for result in results),
                 "sent": np.mean([_sent(result) for result in results]),
                 "published": variant.published or study.published.get(variant.name),
@@ -56,15 +64,54 @@ def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
                 "published_best": variant.published_best,
             }
         )
+        rows += [_gateway_row(rows[-1], node, results) for node in results[0].scored_gateways]
     table = pd.DataFrame(rows)
     for ratio, of in (("ratio", "seconds"), ("bytes_ratio", "bytes")):
         table[ratio] = table[of] / table["reference"].map(table.set_index("variant")[of])
     return table
 
 
+def _gateway_row(row: dict[str, Any], node: str, results: list[Results]) -> dict[str, Any]:
+    best = [value_of(Measure(variant="", of="best", node=node), result) for result in results]
+    final = [value_of(Measure(variant="", node=node), result) for result in results]
+    return row | {
+        "variant": f"{row['variant']}, {node}", "best": np.mean(best), "final": np.mean(final),
+        "best_spread": np.std(best, ddof=1) if len(best) > 1 else np.nan, "published_best": None,
+    }  # fmt: skip
+
+
 def _told(study: Study, runs: list[Run]) -> list[Variant]:
     told = {run.variant for run in runs}
     return [variant for variant in study.variants if variant.name in told]
+
+
+def tuned_variants(study: Study, runs: list[Run]) -> dict[str, str]:
+    """By name without the tuned key: the variant with the best final score in the mean."""
+    told = {variant.name for variant in _told(study, runs)}
+    stems = {stem: [name for name in names if name in told] for stem, names in study.stems.items()}
+    return {stem: _best_of(names, runs) for stem, names in stems.items() if names}
+
+
+def _best_of(names: list[str], runs: list[Run]) -> str:
+    if len(names) == 1:
+        return names[0]
+
+    def score(name: str) -> float:
+        results = [Results.load(run.folder) for run in runs if run.variant == name]
+        mean = float(np.mean([_final(result) for result in results]))
+        return -np.inf if np.isnan(mean) else -mean if results[0].is_regression else mean
+
+    return max(names, key=score)
+
+
+def checked(study: Study, runs: list[Run]) -> list[Finding]:
+    chosen = tuned_variants(study, runs)
+
+    def results_of(stem: str) -> dict[int, Results]:
+        name = chosen.get(stem)
+        return {run.seed: Results.load(run.folder) for run in runs if run.variant == name}
+
+    return judge(study.checks, results_of)
 
 
 def _sent(result: Results) -> int:
@@ -92,6 +139,7 @@ def _score(result: Results, which: str) -> float:
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
     """As text, without the columns of which nothing is known."""
+    table = table[table["chosen"]].reset_index(drop=True)
     columns = _at_the_end(table) if table["reached"].isna().all() else _at_the_target(table)
     shown = pd.DataFrame(columns)
     silent = [name for name in columns if name.startswith("paper") and (shown[name] == "-").all()]
@@ -126,6 +174,7 @@ def _at_the_end(table: pd.DataFrame) -> dict[str, Any]:
         "best": [mean if spread == "-" else f"{mean} ± {spread}" for mean, spread in best],
         "paper": _numbers(table["published_best"], ".4f"),
         "final": _numbers(table["final"], ".4f"),
+        "rounds": _numbers(table["rounds"], ",.0f"),
         "seconds": [f"{seconds:,.0f}" for seconds in table["longest"]],
         "bytes": [human_bytes(n) for n in table["sent"]],
         "overhead": [f"{100 * share:.2f} %" for share in table["overhead"]],
@@ -167,18 +216,26 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
-    """findings.csv, findings.md, curves.png; ratios.png or scores.png; with two keys, grid.png."""
+    """findings.csv, findings.md, curves.png; ratios.png or scores.png; with two keys, grid.png.
+
+    Where a key was tuned, findings.csv has all of its values and tuning.png draws them.
+    """
     table = findings(study, runs)
     table.to_csv(out / "findings.csv", index=False)
-    (out / "findings.md").write_text(markdown(table))
+    checks = "".join(f"- {finding.text}\n" for finding in checked(study, runs))
+    (out / "findings.md").write_text(markdown(table) + (f"\n{checks}" if checks else ""))
     draw_curves(study, runs, out / "curves.png")
     written = [out / name for name in ("findings.csv", "findings.md", "curves.png")]
+    shown = table[table["chosen"]].reset_index(drop=True)
     if table["target"].isna().all():
-        _draw_scores(study, table, out / "scores.png")
+        _draw_scores(study, shown, out / "scores.png")
         written.append(out / "scores.png")
     else:
-        draw_ratios(study, table, out / "ratios.png")
+        draw_ratios(study, shown, out / "ratios.png")
         written.append(out / "ratios.png")
+    if study.tuned is not None:
+        draw_tuning(study, table, out / "tuning.png")
+        written.append(out / "tuning.png")
     if len(study.grid) == 2:
         draw_grid(study, table, out / "grid.png")
         written.append(out / "grid.png")
@@ -187,11 +244,13 @@ def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
 
 def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
     figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    for i, variant in enumerate(_told(study, runs)):
+    chosen = set(tuned_variants(study, runs).values())
+    for i, variant in enumerate(v for v in _told(study, runs) if v.name in chosen):
         results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
         style = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--"}
         _draw(by_time, results, lambda curve: curve["sim_time_s"], variant.name, style)
         _draw(by_bytes, results, _sent_gb, variant.name, style)
+        _draw_gateways(by_time, results[0], variant.name, style["color"])
     for axes, label in ((by_time, "simulated time [s]"), (by_bytes, "bytes sent [GB]")):
         for target in {run.target: None for run in runs if run.target is not None}:
             axes.axhline(target, color="0.5", lw=1, ls=":")
@@ -239,6 +298,35 @@ def _draw(
     axes.plot(grid, values.mean(axis=0), label=label, lw=1.6, **style)
     low, high = values.min(axis=0), values.max(axis=0)
     axes.fill_between(grid, low, high, color=style["color"], alpha=0.12, lw=0)
+
+
+def _draw_gateways(axes: Axes, result: Results, name: str, colour: str) -> None:
+    """Their own models, where they were scored: of one seed, for means would hide swings."""
+    score = "loss" if result.is_regression else "accuracy"
+    for node, line in zip(result.scored_gateways, _THIN_LINES, strict=False):
+        curve = result.gateway_curve(node)
+        label = f"{name}, {node}, seed {result.summary['seed']}"
+        axes.plot(curve["sim_time_s"], curve[score], color=colour, ls=line, lw=0.6, label=label)
+    if result.scored_gateways:
+        axes.legend(frameon=False, fontsize=7)
+
+
+def draw_tuning(study: Study, table: pd.DataFrame, path: Path) -> None:
+    """Final scores over the tuned key's values, a line for each variant."""
+    assert study.tuned is not None
+    values, final = study.grid[study.tuned], table.set_index("variant")["final"]
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for i, (stem, names) in enumerate(study.stems.items()):
+        scores = [final.get(name, np.nan) for name in names]
+        colour, line = COLOURS[i % len(COLOURS)], "-" if i < len(COLOURS) else "--"
+        axes.plot(values, scores, marker="o", ms=4, label=stem, color=colour, ls=line)
+    numbers = all(isinstance(value, int | float) and value > 0 for value in values)
+    axes.set(xlabel=study.tuned, ylabel="final score", xscale="log" if numbers else "linear")
+    axes.set_title(study.title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:

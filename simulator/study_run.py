@@ -31,13 +31,15 @@ def conduct(file: Path, out: Path, jobs: int, only: list[str], console: Console)
     if problems:
         told = [f"{folder}: {problem}" for folder, problem in problems.items()]
         raise UserError("\n  ".join([f"{len(problems)} of {len(wanted)} runs failed:", *told]))
-    from simulator.study_report import findings, terminal_table, write
+    from simulator.study_report import checked, findings, terminal_table, write
 
     left = {run.variant for run in runs if not (run.folder / SUMMARY).is_file()}
     runs = [run for run in runs if run.variant not in left]
     console.print(terminal_table(study, findings(study, runs)))
     if study.source:
         console.print(f"published: {study.source}", highlight=False)
+    for finding in checked(study, runs):
+        console.print(finding.text, highlight=False)
     for path in write(study, runs, out):
         console.print(f"written: {path}", highlight=False)
 
