@@ -11,6 +11,7 @@ from algorithms.fedasync import FedAsync, FedAsyncSection
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
+from algorithms.star_ring_hfl import StarRing, StarRingSection
 from algorithms.sync_time_hfl import SyncTimeSection, sync_time_hfl
 from algorithms.two_level import TwoLevelSection, two_level
 
@@ -23,6 +24,7 @@ ALGORITHMS: dict[str, Any] = {
     "sync-time": sync_time_hfl,
     "two-level": two_level,
     "hga-fl": two_level,
+    "star-ring-hfl": StarRing,
 }
 
 AlgorithmSection = Annotated[
@@ -32,7 +34,8 @@ AlgorithmSection = Annotated[
     | RflHaSection
     | SemiAsyncSection
     | SyncTimeSection
-    | TwoLevelSection,
+    | TwoLevelSection
+    | StarRingSection,
     Field(discriminator="name"),
 ]
 """The [algorithm] table: the union of all, told apart by ``name``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from algorithms.migration import Decision, Migration, Move
 from algorithms.rules import weighted_mean
@@ -51,9 +51,12 @@ class Gathering(Generic[C]):
         return deque(answer for _, answer in arrived if answer.num_samples)
 
 
-def mean_by_samples(contributions: deque[C]) -> torch.Tensor:
+Weights = Literal["samples", "equal"]
+
+
+def mean_of(contributions: deque[C], by: Weights = "samples") -> torch.Tensor:
     """Empties the queue, so that no more models are held than need be."""
-    weights = [contribution.num_samples for contribution in contributions]
+    weights = [contribution.num_samples if by == "samples" else 1 for contribution in contributions]
     return weighted_mean((contributions.popleft().model for _ in weights), weights)
 
 
@@ -112,7 +115,7 @@ class SampleMean:
     def merge(
         self, model: torch.Tensor, answers: deque[Update], devices: list[NodeId]
     ) -> torch.Tensor:
-        return mean_by_samples(answers)
+        return mean_of(answers)
 
 
 class GatewayModel(NamedTuple):

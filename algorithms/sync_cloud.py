@@ -1,5 +1,5 @@
 """A synchronous cloud over any lower tier: it sends its model to every gateway that has devices,
-waits for all of them and takes the mean by samples."""
+waits for all of them and takes the mean, by samples if nothing else is said."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from algorithms.migration import Migration
-from algorithms.rounds import GatewayUpdate, Gathering, mean_by_samples
+from algorithms.rounds import GatewayUpdate, Gathering, Weights, mean_of
 from simulator.events import Alarm, Arrived, Event, Lost
 from simulator.kernel import Simulation
 from simulator.units import NodeId
@@ -47,6 +47,7 @@ class CloudDeadline(NamedTuple):
 class SyncCloud:
     lower: LowerTier
     timeout_s: float | None = None
+    weights: Weights = "samples"
     model: torch.Tensor | None = None
     gathering: Gathering[GatewayUpdate] = field(default_factory=Gathering)
 
@@ -97,7 +98,7 @@ class SyncCloud:
     def _close(self, sim: Simulation) -> None:
         uploads, epoch = self.gathering.take(), self.gathering.round
         if uploads:
-            self.model = mean_by_samples(uploads)
+            self.model = mean_of(uploads, self.weights)
         assert self.model is not None
         sim.report(epoch, self.model)
         self.lower.migration.decide(sim, sim.manager.reassociate(sim, epoch))

@@ -6,7 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from selection.alike import Alike, AlikeGradients, AlikeGradientsSection, AlikeSection
 from selection.associators import (
+    Balanced,
+    BalancedSection,
     Nearest,
     NearestSection,
     Random,
@@ -49,8 +52,11 @@ ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
     "shares": Shares,
+    "balanced": Balanced,
     "rfl-ha": RflHa,
     "utility-ilp": UtilityAssociation,
+    "alike": Alike,
+    "alike-gradients": AlikeGradients,
 }
 
 SelectionSection = Annotated[
@@ -65,6 +71,13 @@ SelectionSection = Annotated[
     Field(discriminator="name"),
 ]
 AssociationSection = Annotated[
-    NearestSection | RandomSection | SharesSection | RflHaSection | UtilityAssociationSection,
+    NearestSection
+    | RandomSection
+    | BalancedSection
+    | SharesSection
+    | RflHaSection
+    | UtilityAssociationSection
+    | AlikeSection
+    | AlikeGradientsSection,
     Field(discriminator="name"),
 ]

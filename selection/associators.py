@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import Field, PositiveFloat
 
+from selection.groups import group
+from selection.milp import Solver
 from simulator.errors import UserError
 from simulator.section import Section
-from simulator.units import NodeId, Time
+from simulator.units import SECOND, NodeId, Time
 from topologies import Topology
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from simulator.kernel import Simulation
 
 Estimate = Callable[[NodeId, NodeId], Time]
+First = Literal["nearest", "random", "balanced"]
 
 
 class Associator(Protocol):
@@ -34,7 +37,7 @@ class Associator(Protocol):
 class ReassociatorSection(Section):
     every_epochs: int = Field(10, ge=1)
     """Devices are assigned anew after every so many cloud epochs."""
-    first: Literal["nearest", "random"] = "random"
+    first: First = "random"
     """Who belongs where before that."""
 
 
@@ -46,6 +49,19 @@ class Reassociator(Associator, Protocol):
 
     def reassociate(self, sim: Simulation, ledger: Ledger) -> dict[NodeId, NodeId]:
         """By device the gateway it should have now; who is not named stays where it is."""
+        ...
+
+
+@runtime_checkable
+class Questioner(Associator, Protocol):
+    """One to whom devices tell something, each once."""
+
+    def report_bytes(self, device: NodeId) -> int:
+        """What the device has to tell still."""
+        ...
+
+    def learn(self, device: NodeId) -> None:
+        """The device has told it."""
         ...
 
 
@@ -153,12 +169,54 @@ def divided(count: int, shares: Sequence[float]) -> list[int]:
     return sizes
 
 
-def first_association(
-    first: Literal["nearest", "random"],
-    topology: Topology,
+class BalancedSection(Section):
+    name: Literal["balanced"]
+    solver: Solver = "auto"
+    """auto: Gurobi where its licence allows the size, else HiGHS."""
+
+
+@dataclass
+class Balanced:
+    """Groups of equal size (± 1), as far as reach allows; among those the shortest uplinks."""
+
+    params: BalancedSection
+    uses_gradients: ClassVar[bool] = False
+
+    def associate(
+        self, topology: Topology, estimate: Estimate, rng: np.random.Generator
+    ) -> dict[NodeId, NodeId]:
+        gateways, devices = topology.gateways, topology.devices
+        reachable, links_s = links_of(devices, gateways, topology.reach, estimate)
+        nothing = np.zeros((len(devices), 0))
+        found = group(nothing, reachable, links_s, solver=self.params.solver, gap=0.0)
+        return {d: gateways[c] for d, c in zip(devices, found.gateways, strict=True)}
+
+
+def links_of(
+    devices: Sequence[NodeId],
+    gateways: Sequence[NodeId],
+    reach: Callable[[NodeId], Sequence[NodeId]],
     estimate: Estimate,
-    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Devices x gateways: whether there is a link, and how long an uplink takes there."""
+    reachable = np.zeros((len(devices), len(gateways)), dtype=bool)
+    links_s = np.zeros(reachable.shape)
+    for row, device in enumerate(devices):
+        for gateway in reach(device):
+            column = gateways.index(gateway)
+            reachable[row, column] = True
+            links_s[row, column] = estimate(device, gateway) / SECOND
+    return reachable, links_s
+
+
+def first_association(
+    first: First, topology: Topology, estimate: Estimate, rng: np.random.Generator
 ) -> dict[NodeId, NodeId]:
-    if first == "nearest":
-        return Nearest(NearestSection()).associate(topology, estimate, rng)
-    return Random(RandomSection(name="random")).associate(topology, estimate, rng)
+    match first:
+        case "nearest":
+            return Nearest(NearestSection()).associate(topology, estimate, rng)
+        case "random":
+            return Random(RandomSection(name="random")).associate(topology, estimate, rng)
+        case "balanced":
+            section = BalancedSection(name="balanced")
+            return Balanced(section).associate(topology, estimate, rng)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from selection.associators import Associator, Reassociator
+from selection.associators import Associator, Questioner, Reassociator
 from selection.ledger import Ledger
 from selection.sketch import SKETCHES, Sketch, SketchBase
 from simulator.section import Section
@@ -63,6 +63,8 @@ class DeviceManager:
     """Who can compute sketches of gradients, of those who must be told how."""
     untold: dict[NodeId, dict[NodeId, bool]] = field(default_factory=dict)
     """By gateway: whose latest latency the cloud does not know, and whether nor his sketch."""
+    untold_bytes: dict[NodeId, int] = field(default_factory=dict)
+    """By gateway: of what devices have told the associator, and the cloud does not know."""
 
     def select(
         self, sim: Simulation, gateway: NodeId, idle: list[NodeId], most: int | None = None
@@ -89,6 +91,7 @@ class DeviceManager:
         self.untold.setdefault(gateway, {}).setdefault(device, False)
         if update is None:
             return
+        self._pass_on(gateway, device)
         if self.selector.uses_losses:
             self.ledger.learn(update)
         sketch = self._sketch(sim)
@@ -96,19 +99,27 @@ class DeviceManager:
             self.ledger.gradients.update(device, sketch.sketch(self._gradient(update)))
             self.untold[gateway][device] = True
 
+    def _pass_on(self, gateway: NodeId, device: NodeId) -> None:
+        if isinstance(self.associator, Questioner):
+            told = self.untold_bytes.get(gateway, 0) + self.associator.report_bytes(device)
+            self.untold_bytes[gateway] = told
+            self.associator.learn(device)
+
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:
         losses = _NUMBER_BYTES if self.selector.uses_losses else 0
+        if isinstance(self.associator, Questioner):
+            losses += self.associator.report_bytes(device)
         sketch = self._sketch(sim)
         if sketch is None or not self.devices_sketch or not self._can_sketch(device):
             return losses
         return losses + sketch.sketch_bytes(sim.learner.model_bytes)
 
     def upload_bytes(self, sim: Simulation, gateway: NodeId) -> int:
-        """Of each device that was asked since: its number, latency, and sketch if there is one."""
+        """Of each device that was asked since: its number, latency, and what it has reported."""
         untold = self.untold.pop(gateway, {})
         if not isinstance(self.associator, Reassociator):
             return 0
-        nbytes = 2 * _NUMBER_BYTES * len(untold)
+        nbytes = 2 * _NUMBER_BYTES * len(untold) + self.untold_bytes.pop(gateway, 0)
         if self.sketch is None or not self.associator.uses_gradients:
             return nbytes
         return nbytes + sum(untold.values()) * self.sketch.sketch_bytes(sim.learner.model_bytes)

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from selection.associators import Estimate, ReassociatorSection, first_association
+from selection.groups import Grouped
 from selection.ilp import Associated, Selected, associate, select_devices
 from selection.ledger import Ledger
 from selection.manager import SelectorSection
@@ -32,7 +33,7 @@ class Answers:
     by_solver: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def note(self, sim: Simulation, what: str, found: Selected | Associated) -> None:
+    def note(self, sim: Simulation, what: str, found: Selected | Associated | Grouped) -> None:
         self.by_solver[found.solver] = self.by_solver.get(found.solver, 0) + 1
         if found.reason:
             if found.reason not in self.reasons:

@@ -12,6 +12,7 @@ from algorithms import ALGORITHMS
 from algorithms.warm_up import WarmUp
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import ASSOCIATORS, SELECTORS
+from selection.alike import Alike
 from selection.associators import Associator
 from selection.ledger import Ledger
 from selection.manager import DeviceManager
@@ -52,11 +53,13 @@ def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     association = associator.associate(
         topology, lambda a, b: network.estimate(a, b, nbytes), generator(seed, Stream.ASSOCIATION)
     )
+    learner = _learner(scenario, dataset, association, nbytes, workers)
+    _tell_labels(scenario, associator, learner)
     return World(
         topology=topology,
         network=network,
         compute=compute,
-        learner=_learner(scenario, dataset, association, nbytes, workers),
+        learner=learner,
         algorithm=_algorithm(scenario),
         manager=_manager(scenario, topology, associator),
         association=association,
@@ -118,6 +121,22 @@ def _learner(
     task = make_task(scenario, dataset, association)
     engine = build_engine(scenario.run.engine, task, workers, scenario.run.ray_address)
     return DeferredLearner(task, engine)
+
+
+def _tell_labels(scenario: Scenario, associator: Associator, learner: Learner) -> None:
+    """Devices know which labels they have."""
+    if not isinstance(associator, Alike):
+        return
+    if not isinstance(learner, DeferredLearner) or learner.task.regression:
+        raise UserError(
+            "[association] name = 'alike' puts devices together by their labels, and there are "
+            f"none (data set {scenario.data.name!r}, learning {scenario.run.learning!r}); use "
+            "'alike-gradients' or 'balanced'"
+        )
+    labels, classes = learner.task.y_train.numpy(), learner.task.outputs
+    for device, part in learner.task.parts.items():
+        counts = np.bincount(labels[part], minlength=classes)
+        associator.shares[device] = (counts / len(part)).tolist()
 
 
 def _network(scenario: Scenario, topology: Topology, compute: Compute, base: Path) -> Network:

@@ -123,13 +123,27 @@ def study(
 
 
 @app.command()
-def show(scenario: ScenarioFile, set_: Settings = None) -> None:
+def show(
+    scenario: ScenarioFile,
+    set_: Settings = None,
+    heterogeneity: Annotated[
+        bool,
+        typer.Option(
+            "--heterogeneity", help="Estimate too how much losses differ, and L; as comments."
+        ),
+    ] = False,
+) -> None:
     """Print the resolved scenario: every key, defaults included, with its meaning.
 
     Warnings go to standard error: where parameters lie outside of what a paper's theory asks for.
     """
     loaded = _load(scenario, set_)
     sys.stdout.write(loaded.to_toml())
+    if heterogeneity:
+        from simulator.heterogeneity import MOST_SAMPLES, lines, measure
+
+        told = lines(measure(loaded, scenario.parent), loaded.training.batch_size, MOST_SAMPLES)
+        sys.stdout.write("".join(f"# {line}\n" for line in ["", *told]))
     from simulator.advice import warnings_of
 
     for warning in warnings_of(loaded, scenario.parent):

@@ -20,6 +20,7 @@ class Stream(IntEnum):
     ASSOCIATION = 7
     TOPOLOGY = 8
     SKETCH = 9
+    ORDER = 10
 
 
 def generator(seed: int, stream: Stream, node: int = 0, count: int = 0) -> np.random.Generator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -30,12 +32,17 @@ def estimate_smoothness(scenario: Scenario, dataset: Dataset) -> float:
     chosen = generator(seed, Stream.DATA).choice(size, min(SAMPLES, size), replace=False)
     x, y = torch.from_numpy(dataset.x_train[chosen]), torch.from_numpy(dataset.y_train[chosen])
     loss = (F.mse_loss if dataset.num_classes is None else F.cross_entropy)(module(x), y)
-    parameters = list(module.parameters())
+    return largest_curvature(loss, list(module.parameters()))
+
+
+def largest_curvature(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> float:
     gradient = parameters_to_vector(torch.autograd.grad(loss, parameters, create_graph=True))
     direction, length = torch.ones_like(gradient.detach()), 0.0
     for _ in range(_ITERATIONS):
-        direction = direction / direction.norm()
-        product = torch.autograd.grad(gradient @ direction, parameters, retain_graph=True)
+        norm = direction.norm()
+        if norm == 0:
+            return 0.0
+        product = torch.autograd.grad(gradient @ (direction / norm), parameters, retain_graph=True)
         direction = parameters_to_vector([part.contiguous() for part in product]).detach()
         length = float(direction.norm())
     return length

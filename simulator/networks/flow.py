@@ -1,7 +1,9 @@
 """Transfers as fluid flows that share the topology's links and media, max-min fair.
 
 A transfer's bytes leave from the moment it is sent, at a rate that changes whenever a competing
-transfer starts or ends; the last byte arrives the path's latency after it has left.
+transfer starts or ends; the last byte arrives the path's latency after it has left. What devices
+send each other goes through the gateways that they have talked with last, or over a link of their
+own.
 
 Left out: packets and their headers, acknowledgements, TCP's start-up and its bias against long
 paths, collisions and rate adaptation of Wi-Fi, queues and what they drop.
@@ -16,10 +18,10 @@ from typing import Any, Literal
 from simulator.network import Completion
 from simulator.networks.arrivals import Arrivals
 from simulator.networks.noise import Noise, NoisySection
-from simulator.networks.routes import Routes
+from simulator.networks.routes import Route, Routes
 from simulator.networks.sharing import SLACK_NS, Sharing, Transfer
 from simulator.units import SECOND, FlowId, NodeId, Time
-from topologies import Topology
+from topologies import Tier, Topology
 
 
 class FlowSection(NoisySection):
@@ -38,13 +40,18 @@ class FlowNetwork:
         self._arrivals = Arrivals()
         self._sent = 0
         self._now: Time = 0
+        self._is_device = [node.tier is Tier.DEVICE for node in topology.nodes]
+        self._home: dict[NodeId, NodeId] = {}
+        """By device: the gateway that it has talked with last."""
 
     @classmethod
     def build(cls, section: FlowSection, topology: Topology, seed: int, base: Path) -> FlowNetwork:
         return cls(topology, Noise(section, seed))
 
     def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
-        route = self._routes.find(src, dst)
+        route = self._route(src, dst)
+        if self._is_device[src] is not self._is_device[dst]:
+            self._meet(src, dst)
         if now > self._now:
             while self._end_next(now):
                 pass
@@ -67,7 +74,7 @@ class FlowNetwork:
         return completion
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
-        route = self._routes.find(src, dst)
+        route = self._route(src, dst)
         return route.latency + math.ceil(8 * nbytes * SECOND / route.rate_bps - SLACK_NS)
 
     def close(self) -> None:
@@ -80,6 +87,7 @@ class FlowNetwork:
             "sharing": self._sharing.save(),
             "arrivals": self._arrivals.save(),
             "noise": self._noise.save(),
+            "home": [list(pair) for pair in self._home.items()],
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -89,6 +97,19 @@ class FlowNetwork:
         self._sharing.load(state["sharing"], self._routes)
         self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
+        self._home = dict(state["home"])
+
+    def _route(self, src: NodeId, dst: NodeId) -> Route:
+        home, other = self._home.get(src), self._home.get(dst)
+        if home is None or other is None or src == dst:
+            return self._routes.find(src, dst)
+        return self._routes.find(src, dst, (home, other))
+
+    def _meet(self, src: NodeId, dst: NodeId) -> None:
+        """A device and a node that is none."""
+        if self._routes.has_link(src, dst):
+            device, other = (src, dst) if self._is_device[src] else (dst, src)
+            self._home[device] = other
 
     def _end_next(self, limit: Time) -> bool:
         """Let the next transfer leave whose last byte leaves at or before ``limit``, if any."""

@@ -18,8 +18,12 @@ class Route(NamedTuple):
     """Indices into ``Routes.capacities``; one that is crossed twice is there twice."""
     rate_bps: float
     """Of a transfer that is alone on the network."""
+    via: Homes | None = None
+    """Of two devices: through which gateways they talk, if that is known."""
 
 
+Homes = tuple[NodeId, NodeId]
+"""The gateways of source and destination."""
 Path = tuple[Time, int, tuple[int, ...]]
 """Latency, hops, and what is crossed; the least of several is the one to take."""
 
@@ -54,7 +58,7 @@ class Routes:
         self._inner = {node: [n for n in near[node] if self._forwards[n]] for node in inner}
         """Of the nodes that forward, the neighbours that do."""
         self._trees: dict[NodeId, Tree] = {}
-        self._found: dict[tuple[NodeId, NodeId], Route] = {}
+        self._found: dict[tuple[NodeId, NodeId, Homes | None], Route] = {}
 
     def _add_limits(self) -> dict[NodeId, tuple[int]]:
         """A capacity for each device whose application has a pace, for one direction."""
@@ -66,16 +70,26 @@ class Routes:
                 self.capacities.append(limit)
         return added
 
-    def find(self, src: NodeId, dst: NodeId) -> Route:
-        route = self._found.get((src, dst))
+    def has_link(self, src: NodeId, dst: NodeId) -> bool:
+        return (src, dst) in self._hops
+
+    def find(self, src: NodeId, dst: NodeId, via: Homes | None = None) -> Route:
+        """``via`` are gateways of two devices: their radios know no other way, but a direct one."""
+        route = self._found.get((src, dst, via))
         if route is None:
             if src == dst:
                 name = self._topology.nodes[src].name
                 raise UserError(f"{name!r} sends to itself; a transfer needs two nodes")
-            latency, _, crossed = self._shortest(src, dst)
+            path = self._shortest(src, dst) if via is None else self._between(src, dst, via)
+            latency, _, crossed = path
             rate = min(self.capacities[c] / crossed.count(c) for c in crossed)
-            route = self._found[src, dst] = Route(src, dst, latency, crossed, rate)
+            route = self._found[src, dst, via] = Route(src, dst, latency, crossed, rate, via)
         return route
+
+    def _between(self, src: NodeId, dst: NodeId, via: Homes) -> Path:
+        up, down = self._hops[src, via[0]], self._hops[via[1], dst]
+        through = _join(_join(up, self._shortest(*via)), down)
+        return min(through, self._hops.get((src, dst), through))
 
     def _shortest(self, src: NodeId, dst: NodeId) -> Path:
         """A device's link, if it is at an end, joined to a path among the forwarding nodes.

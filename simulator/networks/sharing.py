@@ -181,7 +181,9 @@ class Sharing:
     def save(self) -> list[dict[str, object]]:
         return [
             {
-                "transfers": [[t.flow, t.route.src, t.route.dst, t.lost] for t in pool.transfers],
+                "transfers": [
+                    [t.flow, t.route.src, t.route.dst, t.route.via, t.lost] for t in pool.transfers
+                ],
                 "left": pool.left.tolist(),
                 "rate": pool.rate.tolist(),
                 "since": pool.since,
@@ -196,8 +198,9 @@ class Sharing:
         for saved in state:
             pool = Pool(saved["since"])
             columns = zip(saved["transfers"], saved["left"], saved["rate"], strict=True)
-            for (flow, src, dst, lost), left, rate in columns:
-                transfer = Transfer(flow, routes.find(src, dst), lost)
+            for (flow, src, dst, via, lost), left, rate in columns:
+                via = None if via is None else (via[0], via[1])
+                transfer = Transfer(flow, routes.find(src, dst, via), lost)
                 pool.add(transfer, left, rate)
                 self._enter(transfer)
             pool.departed = saved["departed"]

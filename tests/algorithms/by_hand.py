@@ -14,6 +14,7 @@ import torch
 from algorithms.async_hfl import AsyncHFL
 from algorithms.fedasync import FedAsync
 from algorithms.semi_async import GatewayPeriods
+from algorithms.star_ring_hfl import ClientRings
 from algorithms.warm_up import WarmUp
 from selection.associators import Nearest, NearestSection
 from selection.ledger import Ledger
@@ -243,6 +244,8 @@ def waited_for(algorithm):
     lower = algorithm if isinstance(algorithm, AsyncHFL) else algorithm.lower
     if isinstance(lower, AsyncHFL | GatewayPeriods):
         return {gateway: state.under_way for gateway, state in lower.gateways.items()}
+    if isinstance(lower, ClientRings):
+        return {gateway: state.waiting for gateway, state in lower.gateways.items()}
     return {gateway: state.gathering.waiting for gateway, state in lower.gateways.items()}
 
 

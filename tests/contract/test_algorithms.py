@@ -131,6 +131,29 @@ CASES = {
             "gateway": {"name": "s-scaffold-exp"},
         }
     },
+    "star-star": {"algorithm": {"name": "star-ring-hfl", "group_rounds": 2}},
+    "star-ring": {
+        "algorithm": {"name": "star-ring-hfl", "lower": "ring", "client_order": "shuffled"},
+        "association": {"name": "rfl-ha", "every_epochs": 2, "tolerance": 0.2},
+        "topology": {"reach": 2},
+    },
+    "ring-star": {
+        "algorithm": {"name": "star-ring-hfl", "top": "ring", "group_order": "shuffled"},
+        "selection": {"name": "random", "fraction": 0.5},
+        "association": {"name": "alike-gradients", "every_epochs": 2},
+        "topology": {"reach": 2},
+        "sketch": {"kind": "random-projection"},
+    },
+    "ring-ring": {
+        "algorithm": {
+            "name": "star-ring-hfl",
+            "top": "ring",
+            "lower": "ring",
+            "group_rounds": 2,
+            "client_order": "shortest",
+            "closing": "cloud",
+        }
+    },
 }
 UPDATES_PER_EPOCH = {"fedasync": 12, "sync-time": 3}
 """Where an epoch is one device's update, or a few steps, so many make a round of the others."""
@@ -173,10 +196,25 @@ TIMEOUTS = {
 }
 TWO_TIERS = ("fedasync",)
 """Devices and the cloud talk end to end, which the linear network does not know."""
+RINGS = ("ring-ring",)
+"""Of those that run everywhere, with which devices talk to devices: the same."""
+
+
+def timeouts_of(case):
+    algorithm = case["algorithm"]
+    if algorithm["name"] != "star-ring-hfl":
+        return TIMEOUTS[algorithm["name"]]
+    lower = (
+        {"device_timeout_s": 60.0}
+        if algorithm.get("lower") == "ring"
+        else {"gateway_timeout_s": 60.0}
+    )
+    top = {} if algorithm.get("top") == "ring" else {"cloud_timeout_s": 300.0}
+    return {"algorithm": lower | top}
 
 
 EVERYWHERE = (
-    "fedavg", "fedavg-random", "async-hfl", "async-hfl-utility", "fedasync", "hga-fl",
+    "fedavg", "fedavg-random", "async-hfl", "async-hfl-utility", "fedasync", "hga-fl", "ring-ring",
     "sync-time",
 )  # fmt: skip
 """Cases that run on every network; the others, made of the same parts, on the first alone."""
@@ -186,8 +224,10 @@ def pairs():
     """Cases and networks that go together."""
     for case in CASES:
         for network in NETWORKS if case in EVERYWHERE else ["flow"]:
-            if network == "linear" and CASES[case]["algorithm"]["name"] in TWO_TIERS:
-                continue  # refused: test_two_tiers_are_refused_by_a_network_of_three
+            if network == "linear" and (
+                case in RINGS or CASES[case]["algorithm"]["name"] in TWO_TIERS
+            ):
+                continue  # refused: test_two_tiers_are_refused_by_a_network_of_three, and the next
             marks = [pytest.mark.ns3] if network == "ns3" else []
             yield pytest.param(case, network, marks=marks)
 
@@ -212,6 +252,7 @@ def network(request, tmp_path, monkeypatch):
     rows += [f"g{g},cloud,{0.25 + g}" for g in range(2)]
     rows += [f"d{d},g{g},{1 + d + 0.5 * g}" for d in range(6) for g in range(2)]
     rows += [f"d{d},cloud,{1.25 + d}" for d in range(6)]
+    rows += [f"d{d},d{e},{1 + d + e}" for d in range(6) for e in range(d)] + ["g0,g1,1.5"]
     (tmp_path / "links.csv").write_text("\n".join(rows) + "\n")
     return NETWORKS[request.param]
 
@@ -271,8 +312,7 @@ def test_learns_on_real_data(scenario, run_in, case, network):
 
 
 def test_survives_losses_and_dropouts(scenario, run_in, case):
-    timeouts = TIMEOUTS[case["algorithm"]["name"]]
-    summary = run_in(scenario(case, UNRELIABLE, timeouts, epochs(case, 12)))
+    summary = run_in(scenario(case, UNRELIABLE, timeouts_of(case), epochs(case, 12)))
     assert summary["stop_reason"] == "epochs"
     assert summary["lost_transfers"] > 0
     assert summary["final_accuracy"] > 0.6
@@ -333,6 +373,14 @@ def test_two_tiers_are_refused_by_a_network_of_three(scenario, run_in, name, tmp
     with pytest.raises(UserError, match=r"cannot carry 'cloud' to 'd0'.* use another network"):
         run_in(scenario({"algorithm": {"name": name}}, NETWORKS["linear"]))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("switch", [{"lower": "ring"}, {"top": "ring"}])
+def test_rings_are_refused_by_a_network_of_three(scenario, run_in, switch):
+    with pytest.raises(
+        UserError, match=r"cannot carry '(d0|g0)' to '(d2|g1)'.* use another network"
+    ):
+        run_in(scenario({"algorithm": {"name": "star-ring-hfl"} | switch}, NETWORKS["linear"]))
 
 
 def test_what_is_sent_is_what_is_recorded(scenario, run_in, case, tmp_path):

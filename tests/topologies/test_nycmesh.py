@@ -16,6 +16,7 @@ IN_REACH = np.array([35, 44, 45, 38, 17, 5])
 """Devices with 1 to 6 gateways in reach in the 184 x 6 files of the Async-HFL study."""
 SHIPPED = {
     "nycmesh-184": ("nycmesh", 184, 6),
+    "nycmesh-100": ("nycmesh", 100, 10),
     "nycmesh-30": ("nycmesh", 30, 3),
     "campus-12": ("campus", 12, 2),
     "rural-60": ("rural", 60, 4),

@@ -182,11 +182,26 @@ def test_routes(src, dst, latency_s, rate_bps):
     assert not set(there.crossed) & set(back.crossed), "each direction is its own"
 
 
+def test_devices_talk_through_the_gateways_that_they_have_talked_with():
+    """d0 is nearer to g1; with g0 it is 8 ms farther from d1 at g2: 3 + 8 + 3."""
+    d0, d1, d2, g0, g2 = (MESH.id_of(name) for name in ("d0", "d1", "d2", "g0", "g2"))
+    net = network(MESH)
+    assert net.estimate(d0, d1, 0) == 13 * SECOND // 1000
+    net.send(0, g0, d0, 1)
+    net.send(0, d1, g2, 1)
+    assert net.estimate(d0, d1, 0) == 14 * SECOND // 1000
+    net.send(0, g2, d2, 1)
+    assert net.estimate(d1, d2, 0) == SECOND // 1000, "they have a link of their own"
+    again = network(MESH)
+    again.load(net.save())
+    assert again.estimate(d0, d1, 0) == 14 * SECOND // 1000
+
+
 def fluid(topology, sends):
     """A slow, plain reference: raise all rates together until something is full; step to the next
     start or end; no rounding."""
     routes = Routes(topology)
-    paths = [routes.find(src, dst) for _, src, dst, _ in sends]
+    paths = list(ways(topology, routes, sends))
     left = {i: nbytes * 8.0 for i, (_, _, _, nbytes) in enumerate(sends)}
     starts = [at / SECOND for at, *_ in sends]
     now, going, ended = 0.0, set(), {}
@@ -204,6 +219,17 @@ def fluid(topology, sends):
         while waiting and starts[waiting[0]] <= now:
             going.add(waiting.pop(0))
     return ended
+
+
+def ways(topology, routes, sends):
+    """Devices talk to each other through the gateways that they have talked with last."""
+    homes = {}
+    for _, src, dst, _ in sends:
+        both = src in homes and dst in homes
+        yield routes.find(src, dst, (homes[src], homes[dst]) if both else None)
+        for device, other in ((src, dst), (dst, src)):
+            if device in topology.devices and other in topology.reach(device):
+                homes[device] = other
 
 
 def filled(going, paths, capacities):
@@ -298,12 +324,12 @@ def test_capacity_fairness_and_work(many, case):
 
 
 def rates_in(state):
-    """Per flow its ends and its rate, for the pools whose rates are known."""
+    """Per flow its way and its rate, for the pools whose rates are known."""
     return {
-        flow: ((src, dst), rate)
+        flow: ((src, dst, via), rate)
         for pool in state["sharing"]
         if not pool["stale"]
-        for (flow, src, dst, _), rate in zip(pool["transfers"], pool["rate"], strict=True)
+        for (flow, src, dst, via, _), rate in zip(pool["transfers"], pool["rate"], strict=True)
     }
 
 
