@@ -48,7 +48,7 @@ def find_compiler(what_for: str, otherwise: str = "") -> str:
     compiler = os.environ.get("CXX") or "c++"
     if not shutil.which(compiler):
         raise UserError(
-            f"a C++ compiler is needed once, to build {what_for}, and {compiler!r} is missing; "
+            f"a C++ compiler is needed to build {what_for}, and {compiler!r} is missing; "
             f"on Debian or Ubuntu: apt-get install g++{otherwise}"
         )
     return compiler

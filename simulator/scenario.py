@@ -121,7 +121,8 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _deadline_for_the_silent(self) -> Self:
         chance = self.compute.dropout_probability
-        for key in ("device_timeout_s", "gateway_timeout_s"):
+        own = getattr(self.algorithm, "deadline_key", None)
+        for key in (own,) if own else ("device_timeout_s", "gateway_timeout_s"):
             if chance and getattr(self.algorithm, key, 0.0) is None:
                 raise ValueError(
                     f"compute.dropout_probability = {chance:g}: a device that drops out never "

@@ -120,6 +120,8 @@ class Channels:
 
     def on_air(self, channel: int) -> dict[FlowId, Load]:
         """By flow, in the order in which they came."""
+        if channel not in self._contentions:
+            raise KeyError(channel)
         on_air = self._library.meshfl_channels_on_air
         rows = np.zeros(on_air(self._all, channel, self._time_at, None), _LOAD)
         on_air(self._all, channel, self._time_at, rows.ctypes.data)

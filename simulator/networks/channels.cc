@@ -30,6 +30,13 @@ class Channels {
         if (channel.next) planned_.emplace(channel.next->time, number);
     }
 
+    void Close(int64_t number) {
+        auto place = all.find(number);
+        if (place == all.end()) return;
+        if (place->second.next) planned_.erase({place->second.next->time, number});
+        all.erase(place);
+    }
+
     // To the first end of a transfer, at or before the limit: its flow, or -1.
     int64_t Advance(Time limit, Time* end) {
         while (true) {
@@ -86,8 +93,9 @@ void meshfl_channels_delete(Channels* channels) { delete channels; }
 // A channel, with those who are on the air already.
 void meshfl_channels_open(Channels* channels, int64_t number, const meshfl::Contention* constants,
                           Time now, const meshfl::Transfer* transfers, int64_t count) {
+    channels->Close(number);
     meshfl::Channel opened{{*constants, now}, {}};
-    auto& channel = channels->all.insert_or_assign(number, std::move(opened)).first->second;
+    auto& channel = channels->all.emplace(number, std::move(opened)).first->second;
     for (int64_t i = 0; i < count; ++i) channel.cell.Add(transfers[i]);
     channels->Plan(number, channel);
 }

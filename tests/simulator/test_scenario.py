@@ -77,6 +77,8 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("data.partition.alpha=1",), "data.partition.kind: missing"),
         (MINIMAL, ("model.name=mpl",), "unknown model 'mpl'; did you mean 'mlp'?"),
         (MINIMAL, ("algorithm.name=fedavgg",), "algorithm.name: "),
+        (MINIMAL, ("network.noise_sigma=60",), "network.noise_sigma: 60 should be less than or equal to 10"),
+        (MINIMAL, ("sketch.kind=random-projection", "sketch.components=1001"), "sketch.components: 1001 should be less than or equal to 1000"),
         (MINIMAL, ("run.stop_at_target=true",), "run: stop_at_target needs a target"),
         (MINIMAL, ("run.learning=none", "run.target=0.9"), 'run: target = 0.9 cannot be reached with learning = "none"'),
         (MINIMAL, ("run.learning=nothing",), "run.learning: 'nothing' should be 'sgd' or 'none'"),
@@ -94,11 +96,14 @@ def test_bad_input_is_told_with_place_and_remedy(tmp_path, text, settings, expec
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_where_devices_drop_out_they_have_a_deadline(tmp_path, name):
+@pytest.mark.parametrize("lower", ["star", "ring"])
+def test_where_devices_drop_out_they_have_a_deadline(tmp_path, name, lower):
+    own = {"sync-time": ["sync_time_s=1"], "star-ring-hfl": [f"lower={lower}"]}
     dropouts = (
         "compute.kind=constant",
         "compute.dropout_probability=0.1",
         f"algorithm.name={name}",
+        *(f"algorithm.{setting}" for setting in own.get(name, [])),
     )
     key = re.search(r"give algorithm\.(\w+)", error_of(tmp_path, MINIMAL, *dropouts))[1]
     assert load(tmp_path, MINIMAL, *dropouts, f"algorithm.{key}=60").algorithm.name == name
