@@ -32,7 +32,6 @@ from simulator.scenario import TAGS, Scenario, explain_all
 from simulator.section import Section
 from simulator.study_checks import Check
 
-
 _LOOKED_UP = "looked up"
 """In place of a file that the scenario does not name."""
 
@@ -338,7 +337,8 @@ def check_done(runs: list[Run]) -> None:
             )
         if run.folder.exists() and not _is_run(run.folder):
             raise UserError(
-                f"{run.folder}: is no run's folder, and not empty; remove it, or choose another --out"
+                f"{run.folder}: is no run's folder, and not empty; remove it, "
+                "or choose another --out"
             )
 
 
