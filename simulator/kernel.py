@@ -12,7 +12,6 @@ import contextlib
 import heapq
 import time as wall_clock
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -136,7 +135,7 @@ class Simulation:
             number = self._push(due, _JOB_FIRST, None)
         else:
             number = self._computer.compute(self.now, node, duration)
-        self._training[number] = self.learner.train(replace(job, count=count), due)
+        self._training[number] = self.learner.train(job._replace(count=count), due)
         self._running[node] = number
 
     def train_for_nothing(self, job: Job) -> Update:
