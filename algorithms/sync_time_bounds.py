@@ -167,17 +167,22 @@ def mean_step_bound(
 
 
 def whole_steps_bound(
-    constants: Constants, rate: float, iterations: Rounds, sizes: Sequence[int]
+    constants: Constants,
+    rate: float,
+    iterations: Rounds,
+    sizes: Sequence[int],
+    convex: bool = False,
 ) -> Terms:
     """For ``none`` and ``fednova``: on the mean over iterations, at the mean of groups' models.
 
     In each of them the loss falls by alpha / 2 |gradient|^2, but for the noise of all clients and
     for L^2 times the groups' mean square distance, which begins at 0 in each round. The groups
-    of a round count as if all had its mean number of iterations.
+    of a round count as if all had its mean number of iterations. Where the loss is ``convex``,
+    steps do not drive models apart that were apart before.
     """
     c, clients = constants, sum(sizes)
     counts = [sum(n * t for n, t in zip(sizes, row, strict=True)) / clients for row in iterations]
-    distances = distances_of(constants, rate, ceil(max(counts)), sizes)
+    distances = distances_of(constants, rate, ceil(max(counts)), sizes, convex)
     drift = sum(_up_to(distances, count) for count in counts)
     return Terms(
         2 * c.loss_drop / (rate * sum(counts)),
@@ -187,17 +192,18 @@ def whole_steps_bound(
 
 
 def distances_of(
-    constants: Constants, rate: float, iterations: int, sizes: Sequence[int]
+    constants: Constants, rate: float, iterations: int, sizes: Sequence[int], convex: bool
 ) -> list[float]:
     """Bounds on the groups' mean square distance from their mean, before each iteration.
 
-    A step adds alpha times the dissimilarity, L alpha times the distance that there is, and noise.
+    A step adds alpha times the dissimilarity, and noise; where the loss is not convex, also L alpha
+    times the distance that there is.
     """
-    c = constants
+    c, growth = constants, 0.0 if convex else rate * constants.smoothness
     noise = len(sizes) * (rate * c.noise) ** 2 / sum(sizes)
     squares = [0.0]
     while len(squares) < iterations:
-        grown = (1 + rate * c.smoothness) * sqrt(squares[-1]) + rate * c.dissimilarity
+        grown = (1 + growth) * sqrt(squares[-1]) + rate * c.dissimilarity
         squares.append(grown * grown + noise)  # grows to infinity, without an error
     return squares
 

@@ -95,7 +95,9 @@ def test_a_mean_step_by_hand():
 
 def test_whole_steps_by_hand():
     # After one step groups are at .5 * 2 from each other's mean, and noise adds 2 * (.5 * 3)^2 / 3
-    assert distances_of(PLAIN, 0.5, 2, SIZES) == pytest.approx([0, 2.5])
+    assert distances_of(PLAIN, 0.5, 2, SIZES, convex=False) == pytest.approx([0, 2.5])
+    third = (2.5**0.5 + 1) ** 2 + 1.5
+    assert distances_of(PLAIN, 0.5, 3, SIZES, convex=True) == pytest.approx([0, 2.5, third])
     found = whole_steps_bound(PLAIN, 0.5, [[2, 2]], SIZES)
     assert found == pytest.approx((2 * 5 / (0.5 * 2), 0.5 * 9 / 3, 2.5 / 2))
     # Groups of one client, t of 2 and 2.5 in the mean: the third distance counts by half
@@ -141,8 +143,8 @@ class Landscape:
         noisy = exact + self.rng.normal(0, self.noise, exact.shape)
         return x - rate * noisy.mean(axis=0)
 
-    def look_apart(self, x):
-        parts = [self.of_group(i, x) - self.gradient(x) for i in range(len(self.sizes))]
+    def look_apart(self, places):
+        parts = [self.of_group(i, x) - self.gradient(x) for i, x in enumerate(places)]
         apart = sum(w * (p**2).sum() for w, p in zip(self.weights, parts, strict=True))
         self.apart = max(self.apart, apart)
 
@@ -162,7 +164,8 @@ def play(land, rate, iterations, whole, repeats=20):
             squares += [] if whole else [(land.gradient(x) ** 2).sum()]
             for number in range(max(row)):
                 mean = sum(w * end for w, end in zip(land.weights, ends, strict=True))
-                land.look_apart(mean)
+                land.look_apart([mean] * len(row))
+                land.look_apart(ends)
                 squares += [(land.gradient(mean) ** 2).sum()] if whole else []
                 for i in range(len(row)):
                     if number < row[i]:
@@ -192,8 +195,10 @@ def test_what_whole_steps_do_is_within_their_bound(rate, count):
     land = Landscape(3)
     iterations = [[count, count]] * 10
     found, losses = play(land, rate, iterations, whole=True)
-    bound = whole_steps_bound(land.constants(np.full(3, 4.0), losses), rate, iterations, land.sizes)
-    assert found <= bound.total
+    constants = land.constants(np.full(3, 4.0), losses)
+    for convex in (True, False):
+        bound = whole_steps_bound(constants, rate, iterations, land.sizes, convex)
+        assert found <= bound.total
 
 
 def test_lemma_1_holds_for_them():
