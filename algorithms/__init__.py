@@ -12,6 +12,7 @@ from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
 from algorithms.star_ring_hfl import StarRing, StarRingSection
+from algorithms.sync_time_hfl import SyncTimeSection, sync_time_hfl
 from algorithms.two_level import TwoLevelSection, two_level
 
 ALGORITHMS: dict[str, Any] = {
@@ -20,6 +21,7 @@ ALGORITHMS: dict[str, Any] = {
     "fedasync": FedAsync,
     "rfl-ha": rfl_ha,
     "semi-async": semi_async,
+    "sync-time": sync_time_hfl,
     "two-level": two_level,
     "hga-fl": two_level,
     "star-ring-hfl": StarRing,
@@ -31,6 +33,7 @@ AlgorithmSection = Annotated[
     | FedAsyncSection
     | RflHaSection
     | SemiAsyncSection
+    | SyncTimeSection
     | TwoLevelSection
     | StarRingSection,
     Field(discriminator="name"),

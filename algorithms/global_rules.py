@@ -148,7 +148,7 @@ def fedbuff_step(
     model: torch.Tensor, changes: list[torch.Tensor], weights: list[float], rate: float
 ) -> torch.Tensor:
     weighed = [weight * change for weight, change in zip(weights, changes, strict=True)]
-    return model - rate * plain_mean(weighed)  # FedBuff, Alg. 1 l.11
+    return model - rate * plain_mean(weighed)  # FedBuff
 
 
 def ca2fl_step(
@@ -159,7 +159,7 @@ def ca2fl_step(
     rate: float,
 ) -> torch.Tensor:
     residuals = [change - old for change, old in zip(changes, cached, strict=True)]
-    return model - rate * (cached_mean + plain_mean(residuals))  # CA2FL, Alg. 2
+    return model - rate * (cached_mean + plain_mean(residuals))  # CA2FL
 
 
 @dataclass
@@ -217,7 +217,7 @@ class FedAsyncG:
     ) -> torch.Tensor:
         for upload in uploads:
             weight = self.params.alpha * self.params.staleness.weight(upload.staleness)
-            model = mix(model, upload.end, weight)  # FedAsync, Alg. 1, x_t
+            model = mix(model, upload.end, weight)  # FedAsync
         return model
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, NamedTuple, Protoc
 
 from algorithms.migration import Decision, Migration, Move
 from algorithms.rules import weighted_mean
+from simulator.errors import UserError
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Simulation
-from simulator.units import NodeId
+from simulator.units import NodeId, Time, to_seconds
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +81,7 @@ class GatewayRule(Protocol):
         ...
 
     def job(
-        self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object
+        self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: Order
     ) -> Job: ...
 
     def merge(
@@ -163,6 +164,8 @@ class GatewayUpdate(NamedTuple):
     model: torch.Tensor
     num_samples: int
     """What went into the model, over all rounds."""
+    rounds: int = 1
+    """In which somebody answered."""
 
 
 @dataclass
@@ -171,12 +174,19 @@ class Gateway:
     epoch: int
     rounds_left: int
     gathering: Gathering[DeviceUpdate]
+    until: Time = 0
+    """Rounds that end before this time are followed by another, also when none are left."""
     num_samples: int = 0
+    rounds: int = 0
+    """In which somebody answered."""
+    opened: Time = 0
+    """When the open round began."""
 
 
 @dataclass
 class GatewayRounds:
-    """The lower tier: R rounds between a gateway and its devices from each cloud model.
+    """The lower tier: R rounds between a gateway and its devices from each cloud model, and more
+    until a time that ``enter`` may be given.
 
     ``handle`` takes all events below the cloud and says when a gateway is through.
     """
@@ -191,16 +201,17 @@ class GatewayRounds:
     migration: Migration = field(default_factory=Migration)
 
     def enter(
-        self, sim: Simulation, gateway: NodeId, epoch: int, model: torch.Tensor
+        self, sim: Simulation, gateway: NodeId, epoch: int, model: torch.Tensor, until: Time = 0
     ) -> GatewayUpdate | None:
         """Begin from the cloud's model, unless the gateway has a newer one, or is at work on it."""
         before = self.gateways.get(gateway)
-        if before and (before.epoch > epoch or (before.epoch == epoch and before.rounds_left)):
+        at_work = before is not None and before.gathering.waiting
+        if before and (before.epoch > epoch or (before.epoch == epoch and at_work)):
             return None
         gathering = before.gathering if before else Gathering()
         for device in gathering.waiting:
             sim.manager.drop(gateway, device)
-        self.gateways[gateway] = Gateway(model, epoch, self.rounds, gathering)
+        self.gateways[gateway] = Gateway(model, epoch, self.rounds, gathering, until)
         self.rule.begin(sim.devices_of(gateway))
         return self._open(sim, gateway)
 
@@ -233,6 +244,7 @@ class GatewayRounds:
         state = self.gateways[gateway]
         devices = sim.manager.select(sim, gateway, self.migration.staying(sim, gateway))
         state.gathering.open(devices)
+        state.opened = sim.now
         control = self.rule.control(state.model, sim.devices_of(gateway))
         message = GatewayModel(state.gathering.round, state.model, control)
         for device in devices:
@@ -240,7 +252,10 @@ class GatewayRounds:
             self._send(sim, gateway, device, message)
         if self.timeout_s is not None:
             sim.after(self.timeout_s, Deadline(gateway, state.gathering.round))
-        return None if devices else self._close(sim, gateway)
+        if devices:
+            return None
+        state.until = 0  # nobody is there to use the time
+        return self._close(sim, gateway)
 
     def _send(
         self, sim: Simulation, src: NodeId, dst: NodeId, message: object, extra_bytes: int = 0
@@ -276,20 +291,32 @@ class GatewayRounds:
         self.migration.leaves(sim, gateway, device)
 
     def _close(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
-        state = self.gateways[gateway]
-        sim.record(
-            tier="gateway", node=sim.topology.nodes[gateway].name, epoch=state.epoch,
-            round=state.gathering.round, participants=len(state.gathering.arrived),
-        )  # fmt: skip
+        state, participants = self.gateways[gateway], len(self.gateways[gateway].gathering.arrived)
         answers = deque(message.update for message in state.gathering.take())
         state.num_samples += sum(update.num_samples for update in answers)
+        state.rounds += bool(answers)
         sim.expect(list(answers))
         if answers:
             state.model = self.rule.merge(state.model, answers, sim.devices_of(gateway))
+        number, name = state.gathering.round, sim.topology.nodes[gateway].name
+        sim.record(
+            tier="gateway", node=name, epoch=state.epoch, round=number, participants=participants,
+            **sim.gateway_scores(number, state.model),
+        )  # fmt: skip
         state.rounds_left -= 1
-        if state.rounds_left:
+        if state.rounds_left > 0 or self._has_time(sim, gateway):
             return self._open(sim, gateway)
-        return GatewayUpdate(gateway, state.epoch, state.model, state.num_samples)
+        return GatewayUpdate(gateway, state.epoch, state.model, state.num_samples, state.rounds)
+
+    def _has_time(self, sim: Simulation, gateway: NodeId) -> bool:
+        state = self.gateways[gateway]
+        if sim.now < state.until and sim.now == state.opened:
+            raise UserError(
+                f"a round of {sim.topology.nodes[gateway].name!r} with its devices took no time, "
+                f"so the {to_seconds(state.until - sim.now):g} s that it has left never pass; use "
+                "another network, or give [compute] a delay"
+            )
+        return sim.now < state.until
 
     def _train(self, sim: Simulation, device: NodeId, order: Order, message: GatewayModel) -> None:
         """Unless the device has a newer model of that gateway already."""

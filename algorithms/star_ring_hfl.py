@@ -89,6 +89,11 @@ class StarRingSection(Section):
     cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
     """Top star: the cloud closes its round after this time with what has come."""
 
+    @property
+    def deadline_key(self) -> str:
+        """What keeps a silent client from being waited for for ever."""
+        return "device_timeout_s" if self.lower == "ring" else "gateway_timeout_s"
+
     @model_validator(mode="after")
     def _steps_of_a_rate(self) -> Self:
         if self.effective_rate is not None and self.local_steps is None:

@@ -95,7 +95,7 @@ def scaffold_control(update: Update) -> torch.Tensor:
 def fedexp_step(mean_square: float, square_of_mean: float, epsilon: float) -> float:
     """FedExP's server step from the devices' changes; never below 1."""
     half = 2 * (square_of_mean + epsilon)
-    return max(1.0, mean_square / half) if half else 1.0  # FedExP, Eq. (4)
+    return max(1.0, mean_square / half) if half else 1.0  # FedExP
 
 
 def mean_state(states: DeviceState, devices: Iterable[NodeId], like: torch.Tensor) -> torch.Tensor:

@@ -8,8 +8,13 @@ leaves open, and what we do:
 - Devices are asked as far as the gateways' budgets allow, and a gateway does not wait for its
   slowest: it passes on what it has when ``warm_up_share`` of its devices have answered, or none is
   left to be waited for. What comes to or from a device that was given up is ignored.
-- The algorithm does not wait for the parameters either: a device that has none yet reports no
-  sketch. What is lost of them is sent again, up to three times.
+- Where the cloud then associates devices anew, its decisions travel like all others
+  (``algorithms.migration``), and the algorithm begins when all who were told to go are there. That
+  the cloud knows when costs nothing. Who has something on its way stays where it is.
+- The algorithm does not wait for the parameters: a device that has none yet reports no sketch. What
+  is lost of them is sent again, up to three times.
+
+A free warm-up, with the association that follows it, costs neither time nor bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from algorithms.migration import Decision, Migration, Move
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Algorithm, Simulation
 from simulator.units import NodeId
@@ -87,6 +93,9 @@ class WarmUp:
     reported: dict[NodeId, tuple[Update, ...]] = field(default_factory=dict)
     waiting: dict[NodeId, None] = field(default_factory=dict)
     """Gateways from which the cloud expects gradients."""
+    migration: Migration = field(default_factory=Migration)
+    telling: int = 0
+    """Decisions and moves on their way; the algorithm begins when there are none left."""
 
     def start(self, sim: Simulation) -> None:
         assert sim.model is not None
@@ -106,7 +115,7 @@ class WarmUp:
                 elif node in self.gateways[src].under_way:  # else it was given up
                     sim.train(Job(node=node, start=model, tag=Task(src)))
             case Trained(update=Update(job=Job(node=device, tag=Task(gateway=gateway))) as update):
-                if sim.association[device] == gateway:  # else it has left in the meantime
+                if not self.migration.has_left(sim, gateway, device):
                     extra = sim.manager.report_bytes(sim, device)
                     self._send(sim, device, gateway, Gradient(update), extra_bytes=extra)
             case Arrived(src=device, dst=gateway, message=Gradient(update=update)):
@@ -129,6 +138,16 @@ class WarmUp:
             case Lost(src=src, dst=dst, message=Parameters(tries=tries)):
                 if tries < _TRIES:
                     self._send_parameters(sim, src, dst, tries + 1)
+            case Arrived(dst=gateway, message=Decision() as decision) if self.telling:
+                self._told(sim, self._send_away(sim, gateway, decision))
+            case Lost(message=Decision()) if self.telling:
+                self._told(sim)
+            case (
+                Arrived(dst=device, message=Move(gateway=gateway))
+                | Lost(src=gateway, dst=device, message=Move())
+            ) if self.telling:
+                self.migration.arrive(sim, gateway, device)
+                self._told(sim)
             case _:
                 self.algorithm.handle(sim, event)
 
@@ -183,6 +202,11 @@ class WarmUp:
         self._send(sim, gateway, sim.topology.cloud, message, len(state.reports))
         state.reports = []
 
+    def _send_away(self, sim: Simulation, gateway: NodeId, decision: Decision) -> int:
+        """How many devices are told to go."""
+        self.migration.learn(sim, gateway, decision)
+        return sum(self.migration.leaves(sim, gateway, device) for device, _ in decision.moves)
+
     # The cloud
 
     def _gather(self, sim: Simulation, gateway: NodeId, updates: tuple[Update, ...]) -> None:
@@ -194,7 +218,17 @@ class WarmUp:
         sim.manager.fit(sim, everything)
         self.reported = {}
         moves = sim.manager.reassociate(sim, 0)
-        sim.association.update({d: g for d, g in moves.items() if not sim.is_transferring(d)})
+        self.migration.decide(sim, moves)
+        self.telling = len({sim.association[device] for device in moves})
+        if not moves:
+            self._hand_over(sim)
+
+    def _told(self, sim: Simulation, more: int = 0) -> None:
+        self.telling += more - 1
+        if not self.telling:
+            self._hand_over(sim)
+
+    def _hand_over(self, sim: Simulation) -> None:
         told = {*self.gateways, *sim.association.values()}
         for node in sorted(told) if sim.manager.parameter_bytes(sim) else ():
             self._send_parameters(sim, sim.topology.cloud, node, 1)
@@ -203,7 +237,7 @@ class WarmUp:
     def _learn_for_nothing(self, sim: Simulation) -> None:
         assert sim.model is not None
         jobs = [Job(node=device, start=sim.model) for device in sorted(sim.association)]
-        updates = [sim.learner.train(job) for job in jobs]
+        updates = [sim.train_for_nothing(job) for job in jobs]
         sim.expect(updates)
         sim.manager.fit(sim, updates)
         sim.association.update(sim.manager.reassociate(sim, 0))

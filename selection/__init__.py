@@ -14,6 +14,8 @@ from selection.associators import (
     NearestSection,
     Random,
     RandomSection,
+    Shares,
+    SharesSection,
 )
 from selection.divfl import Divfl, DivflSection
 from selection.oort import Oort, OortSection
@@ -49,6 +51,7 @@ SELECTORS: dict[str, Any] = {
 ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
+    "shares": Shares,
     "balanced": Balanced,
     "rfl-ha": RflHa,
     "utility-ilp": UtilityAssociation,
@@ -71,6 +74,7 @@ AssociationSection = Annotated[
     NearestSection
     | RandomSection
     | BalancedSection
+    | SharesSection
     | RflHaSection
     | UtilityAssociationSection
     | AlikeSection

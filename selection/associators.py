@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from selection.groups import group
 from selection.milp import Solver
+from simulator.errors import UserError
 from simulator.section import Section
 from simulator.units import SECOND, NodeId, Time
 from topologies import Topology
@@ -99,6 +100,73 @@ class Random:
         self, topology: Topology, estimate: Estimate, rng: np.random.Generator
     ) -> dict[NodeId, NodeId]:
         return {device: int(rng.choice(topology.reach(device))) for device in topology.devices}
+
+
+class SharesSection(Section):
+    name: Literal["shares"]
+    shares: tuple[PositiveFloat, ...] | None = Field(None, min_length=1)
+    """Of all devices, one for each gateway in the topology's order; unset: equal ones."""
+    together: Literal["in-turn", "by-delay"] = "in-turn"
+    """Gateways take devices in turn; or the fastest go to the first, the next to the second."""
+
+
+@dataclass
+class Shares:
+    """Groups of given sizes: equal, unequal, or devices of like delays together."""
+
+    params: SharesSection
+    uses_gradients: ClassVar[bool] = False
+
+    def associate(
+        self, topology: Topology, estimate: Estimate, rng: np.random.Generator
+    ) -> dict[NodeId, NodeId]:
+        sizes = dict(zip(topology.gateways, self._sizes(topology), strict=True))
+        room, found = dict(sizes), {}
+        for device in self._ordered(topology, estimate):
+            open_ = [gateway for gateway in topology.reach(device) if room[gateway]]
+            if not open_:
+                raise UserError(
+                    f"[association] shares: no room for {topology.nodes[device].name!r} at any "
+                    f"gateway in its reach, with groups of {', '.join(map(str, sizes.values()))}; "
+                    "use other shares, a larger topology.reach, or another association"
+                )
+            found[device] = self._choose(sorted(open_), room, sizes)
+            room[found[device]] -= 1
+        return {device: found[device] for device in topology.devices}
+
+    def _sizes(self, topology: Topology) -> list[int]:
+        count, gateways = len(topology.devices), len(topology.gateways)
+        shares = self.params.shares or (1.0,) * gateways
+        if len(shares) != gateways:
+            raise UserError(
+                f"association.shares has {len(shares)} shares for {gateways} gateways; "
+                "give one for each"
+            )
+        return divided(count, shares)
+
+    def _ordered(self, topology: Topology, estimate: Estimate) -> list[NodeId]:
+        """Who can go to few gateways chooses first, or who is fast."""
+        if self.params.together == "in-turn":
+            return sorted(topology.devices, key=lambda d: len(topology.reach(d)))
+        fastest = {d: min(estimate(d, g) for g in topology.reach(d)) for d in topology.devices}
+        return sorted(topology.devices, key=fastest.__getitem__)
+
+    def _choose(
+        self, gateways: list[NodeId], room: dict[NodeId, int], sizes: dict[NodeId, int]
+    ) -> NodeId:
+        if self.params.together == "by-delay":
+            return gateways[0]
+        return max(gateways, key=lambda gateway: room[gateway] / sizes[gateway])
+
+
+def divided(count: int, shares: Sequence[float]) -> list[int]:
+    """Whole numbers that are together ``count``; what is left goes to the largest remainders."""
+    exact = [count * share / sum(shares) for share in shares]
+    sizes = [int(number) for number in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: sizes[i] - exact[i])
+    for i in by_remainder[: count - sum(sizes)]:
+        sizes[i] += 1
+    return sizes
 
 
 class BalancedSection(Section):

@@ -57,6 +57,8 @@ class DeviceManager:
     """Of jobs that do not say otherwise."""
     sketch: Sketch | None = None
     """None: as above, or not fitted yet."""
+    fitted: dict[str, int] = field(default_factory=dict)
+    """To how many gradients the sketch was fitted, and how many components that gave."""
     equipped: dict[NodeId, None] = field(default_factory=dict)
     """Who can compute sketches of gradients, of those who must be told how."""
     untold: dict[NodeId, dict[NodeId, bool]] = field(default_factory=dict)
@@ -148,6 +150,7 @@ class DeviceManager:
         for update, sketch in zip(updates, sketches, strict=True):
             self.ledger.gradients.update(update.node, sketch)
         length = len(sketches[0]) if sketches else 0
+        self.fitted = {"gradients": len(updates), "components": length}
         sim.record(tier="sketch", participants=len(updates), components=length)
 
     def equip(self, node: NodeId) -> None:
@@ -180,7 +183,8 @@ class DeviceManager:
         """For the run's summary."""
         parts = {"selection": self.selector, "association": self.associator}
         found = {name: getattr(part, "answers", None) for name, part in parts.items()}
-        return {f"{name}_solvers": a.told() for name, a in found.items() if a is not None}
+        solvers = {f"{name}_solvers": a.told() for name, a in found.items() if a is not None}
+        return solvers | ({"sketch": self.fitted} if self.fitted else {})
 
 
 def fitting(ranked: Sequence[NodeId], rates: Sequence[float], free: float) -> list[NodeId]:

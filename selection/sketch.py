@@ -66,7 +66,8 @@ class PcaSection(SketchBase):
         return True
 
     components: int = Field(30, ge=1)
-    """Length of a sketch, at most the number of linearly independent warm-up gradients."""
+    """Length of a sketch; at most as many as the warm-up has linearly independent gradients, which
+    summary.json tells."""
     centred: bool = False
     """Fit to the gradients' deviations from their mean, as PCA proper does. Without, the dot
     products of the warm-up gradients are approximated as well as so few components can."""
@@ -132,7 +133,7 @@ def _same_signs(components: torch.Tensor) -> torch.Tensor:
 
 class RandomProjectionSection(SketchBase):
     kind: Literal["random-projection"]
-    components: int = Field(30, ge=1)
+    components: int = Field(30, ge=1, le=1000)
     """Length of a sketch."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from algorithms.bounds import least_alpha, most_global_rate
 from algorithms.global_rules import HgaGSection
 from algorithms.sub_center import SDynSection
+from algorithms.sync_time_hfl import SyncTimeSection
 from algorithms.two_level import TwoLevelSection
 from simulator.errors import UserError
 from simulator.networks.drawn import DrawnSection
@@ -19,6 +20,8 @@ from topologies import load_topology
 
 def warnings_of(scenario: Scenario, base: Path) -> list[str]:
     section = scenario.algorithm
+    if isinstance(section, SyncTimeSection) and scenario.run.learning != "none":
+        return _about_step(scenario)
     if not isinstance(section, TwoLevelSection):
         return []
     found = []
@@ -47,20 +50,39 @@ def _about_rate(scenario: Scenario, cloud: HgaGSection, base: Path) -> list[str]
 
 
 def _about_alpha(scenario: Scenario, gateway: SDynSection, rounds: int) -> list[str]:
-    from simulator.data.catalog import data_folder
-    from simulator.data.dataset import load
-    from simulator.smoothness import SAMPLES, estimate_smoothness
-
     try:
-        dataset = load(scenario.data.name, data_folder())
+        smoothness, how = _smoothness(scenario)
     except UserError as error:
         return [f"algorithm.gateway.alpha is not compared with HGA-FL's limit (67): {error}"]
-    smoothness = estimate_smoothness(scenario, dataset)
     least = least_alpha(smoothness, rounds)
     if gateway.alpha >= least:
         return []
     return [
         f"algorithm.gateway.alpha = {gateway.alpha:g} is below {least:.3g}, HGA-FL's limit (67) "
-        f"for R = {rounds} and L = {smoothness:.3g} (estimated from {SAMPLES} samples where "
-        "training begins)"
+        f"for R = {rounds} and {how}"
     ]
+
+
+def _about_step(scenario: Scenario) -> list[str]:
+    try:
+        smoothness, how = _smoothness(scenario)
+    except UserError as error:
+        return [f"training.learning_rate is not compared with sync-time HFL's limit 1 / L: {error}"]
+    rate = scenario.training.learning_rate
+    if rate * smoothness <= 1:
+        return []
+    return [
+        f"training.learning_rate = {rate:g} is above {1 / smoothness:.3g}, the limit 1 / L of "
+        f"sync-time HFL's Lemma 1 and theorems, for {how}"
+    ]
+
+
+def _smoothness(scenario: Scenario) -> tuple[float, str]:
+    """L, and a few words about it."""
+    from simulator.data.catalog import data_folder
+    from simulator.data.dataset import load
+    from simulator.smoothness import SAMPLES, estimate_smoothness
+
+    smoothness = estimate_smoothness(scenario, load(scenario.data.name, data_folder()))
+    how = f"L = {smoothness:.3g} (estimated from {SAMPLES} samples where training begins)"
+    return smoothness, how

@@ -193,6 +193,12 @@ def _check_fit(scenario: Scenario, dataset: Dataset) -> None:
             f"[model] name = {scenario.model.name!r} does not fit data set {dataset.name!r}, whose "
             f"samples are {kind}; 'char-lstm' is for characters, every other model for numbers"
         )
+    target = scenario.run.target
+    if target is not None and dataset.num_classes is not None and not 0 < target <= 1:
+        raise UserError(
+            f"run.target = {target:g} cannot be an accuracy on {dataset.name!r}; "
+            "use a share of right answers, above 0 and at most 1"
+        )
 
 
 def outputs_of(dataset: Dataset) -> int:
@@ -242,4 +248,5 @@ def _goals(scenario: Scenario) -> Goals:
         stop_at_target=run.stop_at_target,
         evaluate_every_epochs=record.evaluate_every_epochs,
         evaluate_every=None if record.evaluate_every_s is None else to_ns(record.evaluate_every_s),
+        evaluate_gateway_rounds=record.evaluate_gateway_rounds,
     )

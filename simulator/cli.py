@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from simulator.advise_cli import advise_app
 from simulator.errors import UserError
 from simulator.network_cli import network_app
 from simulator.topology_cli import topology_app
@@ -29,6 +30,7 @@ data_app = typer.Typer(help="Data sets: fetch them, look at how they are split."
 app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(topology_app, name="topology")
 app.add_typer(network_app, name="network")
+app.add_typer(advise_app, name="advise")
 console = Console()
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (TOML).", metavar="SCENARIO")]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
+import platform
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from simulator.errors import UserError
+
+_FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-std=c++20"]
+_LINK = ["-shared", "-fPIC", "-fno-semantic-interposition", "-w"]
 
 
 def cache_folder() -> Path:
@@ -41,7 +48,7 @@ def find_compiler(what_for: str, otherwise: str = "") -> str:
     compiler = os.environ.get("CXX") or "c++"
     if not shutil.which(compiler):
         raise UserError(
-            f"a C++ compiler is needed once, to build {what_for}, and {compiler!r} is missing; "
+            f"a C++ compiler is needed to build {what_for}, and {compiler!r} is missing; "
             f"on Debian or Ubuntu: apt-get install g++{otherwise}"
         )
     return compiler
@@ -69,3 +76,31 @@ def run_compiler(command: list[str], what: str) -> None:
     if done.returncode:
         first = "\n".join(done.stderr.splitlines()[:10])
         raise UserError(f"{what} could not be compiled ({command[0]}):\n{first}")
+
+
+def load_shared(
+    source: Path, what: str, otherwise: str = "", defines: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """A source, with what lies beside it, compiled for this machine's processor, and loaded."""
+    compiler = find_compiler(what, otherwise)
+    flags = [*_FLAGS, *_LINK, *(f"-D{define}" for define in defines)]
+
+    def make(work: Path) -> Path:
+        made = work / "made.so"
+        run_compiler([compiler, *flags, str(source), "-o", str(made)], what)
+        return made
+
+    key = hashlib.sha256(f"{compiler_version(compiler)}{flags}{_processor()}".encode())
+    for part in sorted([*source.parent.glob("*.h"), *source.parent.glob("*.cc")]):
+        key.update(part.name.encode() + part.read_bytes())
+    name = f"libmeshfl-{source.stem}-{key.hexdigest()[:24]}.so"
+    return ctypes.CDLL(str(cached(name, make)))
+
+
+def _processor() -> str:
+    """What it can do: a home folder may be shared by different machines."""
+    try:
+        told = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    return platform.machine() + "".join(re.findall(r"^(?:flags|Features)\s*:.*$", told, re.M)[:1])

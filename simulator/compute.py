@@ -21,7 +21,7 @@ from simulator.units import NodeId, Time, to_ns
 
 class MayDropOut(Section):
     dropout_probability: float = Field(0.0, ge=0, lt=1)
-    """Chance that a device never finishes a job that it has begun."""
+    """Chance that a device never finishes a job that it has begun; such runs need a timeout."""
 
 
 class _Delay(MayDropOut):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.units import FlowId, NodeId
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """All that a device needs to train. Each local step moves along
 
     ``gradient + pull * (w - start) + shift``
@@ -31,7 +29,7 @@ class Job:
     """None: as the scenario's [training] says; the same for steps and learning_rate."""
     steps: int | None = None
     learning_rate: float | None = None
-    count: int = 0
+    count: int = 0  # type: ignore[assignment] # a tuple's method, which nobody misses
     """The node's how many-th job this is; set by ``Simulation.train``, seeds the batches."""
 
 

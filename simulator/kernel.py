@@ -12,7 +12,6 @@ import contextlib
 import heapq
 import time as wall_clock
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -125,8 +124,7 @@ class Simulation:
         """Start local training; it ends as Trained. A node's earlier unfinished job is dropped."""
         node = job.node
         self._abandon_job_of(node)
-        count = self._job_counts.get(node, 0)
-        self._job_counts[node] = count + 1
+        count = self._count_job(node)
         self.progress.jobs_started += 1
         steps, samples = self.learner.work(job)
         duration = self.compute.duration(node, count, steps, samples)
@@ -137,8 +135,12 @@ class Simulation:
             number = self._push(due, _JOB_FIRST, None)
         else:
             number = self._computer.compute(self.now, node, duration)
-        self._training[number] = self.learner.train(replace(job, count=count), due)
+        self._training[number] = self.learner.train(job._replace(count=count), due)
         self._running[node] = number
+
+    def train_for_nothing(self, job: Job) -> Update:
+        """Local training that takes no time, but counts among the node's jobs."""
+        return self.learner.train(replace(job, count=self._count_job(job.node)))
 
     def expect(self, updates: Sequence[Update]) -> None:
         """Tell that these updates are going to be read now: training them together is faster."""
@@ -168,6 +170,11 @@ class Simulation:
             self.stop("epochs")
         if self.progress.stop_reason:
             raise _Stopped
+
+    def gateway_scores(self, number: int, model: torch.Tensor) -> dict[str, float | None]:
+        """Of a gateway's model after its round of that number, if the scenario asks for them."""
+        every = self.goals.evaluate_gateway_rounds
+        return self.learner.evaluate(model)._asdict() if every and number % every == 0 else {}
 
     def rng(self, stream: Stream, node: NodeId = 0) -> np.random.Generator:
         """A fresh generator at every call, the same in every run with this seed."""
@@ -269,6 +276,11 @@ class Simulation:
         self._counter = number + 1
         heapq.heappush(self._heap, (time, priority, number, content))
         return number
+
+    def _count_job(self, node: NodeId) -> int:
+        count = self._job_counts.get(node, 0)
+        self._job_counts[node] = count + 1
+        return count
 
     def _abandon_job_of(self, node: NodeId) -> None:
         number = self._running.pop(node, None)

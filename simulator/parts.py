@@ -84,6 +84,7 @@ class Goals:
     stop_at_target: bool = False
     evaluate_every_epochs: int | None = 1
     evaluate_every: Time | None = None
+    evaluate_gateway_rounds: int | None = None
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 
@@ -25,5 +26,13 @@ class Stream(IntEnum):
 
 def generator(seed: int, stream: Stream, node: int = 0, count: int = 0) -> np.random.Generator:
     """A fresh generator, independent of every other (stream, node, count) of the same seed."""
-    key = (int(stream), node, count)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+    # The words that SeedSequence(seed, spawn_key=(stream, node, count)) finds, but more slowly.
+    words = np.array([*_seed_words(seed), int(stream), node, count], np.uint32)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+
+
+@cache
+def _seed_words(seed: int) -> list[int]:
+    """Of 32 bits each, the lowest first, and at least four."""
+    count = max(4, -(-seed.bit_length() // 32))
+    return [seed >> 32 * i & 0xFFFFFFFF for i in range(count)]

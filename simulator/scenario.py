@@ -46,9 +46,7 @@ class RunSection(Section):
     """Of a Ray cluster that runs already, for engine = "ray"; unset: one on this machine."""
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        if self.epochs is None and self.sim_time_s is None:
-            raise ValueError("give epochs or sim_time_s (or both), else the run never ends")
+    def _keys_go_together(self) -> Self:
         if self.ray_address is not None and self.engine != "ray":
             raise ValueError(
                 f'ray_address = {self.ray_address!r} is for engine = "ray", not {self.engine!r}; '
@@ -69,6 +67,8 @@ class RecordSection(Section):
     """Evaluate the global model after every so many cloud epochs."""
     evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
+    evaluate_gateway_rounds: int | None = Field(None, ge=1)
+    """Evaluate gateways' own models too, after every so many of their synchronous rounds."""
     checkpoint_every_s: float = Field(60.0, gt=0)
     """Wall-clock time between checkpoints; more where writing one takes long."""
 
@@ -91,6 +91,17 @@ class Scenario(Section):
     record: RecordSection = RecordSection()
 
     @model_validator(mode="after")
+    def _ends(self) -> Self:
+        ends = (
+            self.run.epochs,
+            self.run.sim_time_s,
+            getattr(self.algorithm, "system_time_s", None),
+        )
+        if all(end is None for end in ends):
+            raise ValueError("run: give epochs or sim_time_s (or both), else the run never ends")
+        return self
+
+    @model_validator(mode="after")
     def _bounds_of_selection(self) -> Self:
         budget = self.selection.budget_bytes_per_s
         if budget is not None and self.algorithm.name == "fedasync":
@@ -108,12 +119,35 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _deadline_for_the_silent(self) -> Self:
+        chance = self.compute.dropout_probability
+        own = getattr(self.algorithm, "deadline_key", None)
+        for key in (own,) if own else ("device_timeout_s", "gateway_timeout_s"):
+            if chance and getattr(self.algorithm, key, 0.0) is None:
+                raise ValueError(
+                    f"compute.dropout_probability = {chance:g}: a device that drops out never "
+                    f"answers, and {self.algorithm.name} would wait for it for ever; give "
+                    f"algorithm.{key}, longer than rounds take"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _drawn_delays_of_uploads(self) -> Self:
-        if self.network.kind == "drawn" and self.algorithm.name == "async-hfl":
+        if self.network.kind == "drawn" and self.algorithm.name in ("async-hfl", "sync-time"):
             raise ValueError(
                 'network.kind = "drawn" gives uploads of gateways a time and rounds of devices '
-                "none: async-hfl, whose devices never wait, would not come to an end; "
+                f"none: {self.algorithm.name}, whose devices never wait, would not come to an end; "
                 "use another network or algorithm"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_step_an_iteration(self) -> Self:
+        steps = self.training.steps
+        if self.algorithm.name == "sync-time" and steps is not None and steps > 1:
+            raise ValueError(
+                f"training.steps = {steps}: a local iteration of sync-time is one step; "
+                "use steps = 1, or delete it"
             )
         return self
 
@@ -191,7 +225,7 @@ def _explain(keys: list[str], owner: type[BaseModel] | None, error: Any) -> str:
         return f"{place}.{error['ctx']['discriminator'].strip(chr(39))}: missing"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f" {given!r}"
-    return f"{place}:{shown} {message}"
+    return f"{place}:{shown} {message}" if place else message
 
 
 def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:

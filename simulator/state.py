@@ -110,6 +110,10 @@ class _Encoder:
                 return [self.encode(v) for v in value]
             case dict():
                 return {"$dict": [[self.encode(k), self.encode(v)] for k, v in value.items()]}
+            case tuple() if hasattr(value, "_fields"):  # before what takes longer to tell apart
+                fields = dict(zip(value._fields, value, strict=True))
+            case tuple():
+                return {"$tuple": [self.encode(v) for v in value]}
             case torch.Tensor():
                 return {"$tensor": self._array(value)}
             case np.ndarray():
@@ -122,10 +126,6 @@ class _Encoder:
                 return {"$update": [self.encode(value.job), self.encode(result)]}
             case Section():
                 return {"$type": _type_name(value), "section": value.model_dump(mode="json")}
-            case tuple() if hasattr(value, "_fields"):
-                fields = dict(zip(value._fields, value, strict=True))
-            case tuple():
-                return {"$tuple": [self.encode(v) for v in value]}
             case _ if hasattr(kind, "__dataclass_fields__"):
                 fields = {name: getattr(value, name) for name in _field_names(kind)}
             case _:

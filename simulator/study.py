@@ -9,17 +9,19 @@ own and are finished ones at a time: a study that was stopped goes on where it s
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import re
 import shutil
 import signal
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
@@ -29,6 +31,9 @@ from simulator.recorder import SCENARIO, SUMMARY
 from simulator.scenario import TAGS, Scenario, explain_all
 from simulator.section import Section
 from simulator.study_checks import Check
+
+_LOOKED_UP = "looked up"
+"""In place of a file that the scenario does not name."""
 
 
 class Variant(Section):
@@ -293,7 +298,7 @@ def carry_out(runs: list[Run], jobs: int, tell: Callable[[Run, str], None]) -> d
         begun = {pool.submit(_carry_out, run): run for run in left}
         try:
             for future in as_completed(begun):
-                run, problem = begun[future], future.result()
+                run, problem = begun[future], outcome(future)
                 if problem:
                     problems[str(run.folder)] = problem
                 tell(run, problem or "done")
@@ -301,6 +306,15 @@ def carry_out(runs: list[Run], jobs: int, tell: Callable[[Run, str], None]) -> d
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return problems
+
+
+def outcome(future: Future[str]) -> str:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return "a process of the study has died (out of memory?); the same command continues it"
+    except Exception as error:
+        return f"unexpected {type(error).__name__}: {error}"
 
 
 def _start_worker() -> None:
@@ -325,17 +339,25 @@ def _carry_out(run: Run) -> str:
 
 
 def _is_same(run: Run) -> bool:
-    """Whether what was begun there is what the study asks for now; files' places may differ."""
-    began = Scenario.load(run.folder / SCENARIO)
-    return dict(_plain(began)) == dict(_plain(run.scenario))
+    """Whether what was begun there is what the study asks for now; files may lie elsewhere."""
+    began = dict(_plain(Scenario.load(run.folder / SCENARIO), run.folder))
+    asked = dict(_plain(run.scenario, run.base))
+    return all(began.get(key) == value for key, value in asked.items() if value != _LOOKED_UP)
 
 
-def _plain(section: Section, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name in type(section).model_fields:
+def _plain(
+    section: Section, base: Path, keys: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key; for a file what it holds."""
+    for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, Section):
-            yield from _plain(value, (*keys, name))
-        elif not isinstance(value, Path) and name != "path":
+            yield from _plain(value, base, (*keys, name))
+        elif isinstance(value, Path) and (base / value).is_file():
+            yield (*keys, name), hashlib.sha256((base / value).read_bytes()).hexdigest()
+        elif value is None and Path in get_args(field.annotation):
+            yield (*keys, name), _LOOKED_UP
+        else:
             yield (*keys, name), value
 
 
@@ -347,3 +369,13 @@ def check_done(runs: list[Run]) -> None:
                 f"{run.folder}: holds a finished run of another scenario than the study's now; "
                 "remove that folder, or choose another --out"
             )
+        if run.folder.exists() and not _is_run(run.folder):
+            raise UserError(
+                f"{run.folder}: is no run's folder, and not empty; remove it, "
+                "or choose another --out"
+            )
+
+
+def _is_run(folder: Path) -> bool:
+    """Or the empty place for one."""
+    return folder.is_dir() and ((folder / SCENARIO).is_file() or not any(folder.iterdir()))

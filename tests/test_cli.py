@@ -324,6 +324,7 @@ LINK = ', {"a": "g", "b": "d", "rate_bps": %s, "latency_s": 0.1}'
         ("empty partition", ["run", FEDAVG, "--set", "data.fraction=0.01", "--set", "data.partition={kind = 'iid'}"]),
         ("needs an image", ["run", FEDAVG, "--set", "model.name=cnn-async-hfl"]),
         ("'char-lstm' is for characters", ["run", FEDAVG, "--set", "model.name=char-lstm"]),
+        ("run.target = 1.5 cannot be an accuracy", ["run", FEDAVG, "--set", "run.target=1.5"]),
         ("holds no run", ["resume", "."]),
         ("holds no finished run", ["plot", "."]),
         ("holds no finished run", ["compare", "nowhere", "--target", "0.5"]),

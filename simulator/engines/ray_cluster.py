@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import cycle
 from typing import Any
 
@@ -37,7 +37,7 @@ class RayEngine:
         starts = {id(job.start): job.start.numpy() for job in jobs}
         orders = [
             (
-                replace(job, start=_NOTHING, shift=None, tag=None),
+                job._replace(start=_NOTHING, shift=None, tag=None),
                 id(job.start),
                 None if job.shift is None else job.shift.numpy(),
             )
@@ -127,7 +127,7 @@ class RayWorker:
     ) -> tuple[list[np.ndarray], list[float]]:
         models = {key: torch.from_numpy(array) for key, array in starts.items()}
         jobs = [
-            replace(job, start=models[key], shift=None if shift is None else torch.tensor(shift))
+            job._replace(start=models[key], shift=None if shift is None else torch.tensor(shift))
             for job, key, shift in orders
         ]
         results = self._trainer.train(jobs)

@@ -1,7 +1,8 @@
 """The linear delay model of "Delay Sensitive Hierarchical Federated Learning" (2024), section IV.
 
 A local iteration of a group of n clients lasts d n + b + Exp(mean e n + f), training and
-aggregation included; a global round of n groups likewise, with the _g parameters. To give one draw
+aggregation included; a global round of n groups likewise, with the _g parameters. Groups may have
+parameters of their own, as in its Fig. 10. To give one draw
 an iteration, a downlink takes no time, all that a parent sends down at one instant is one broadcast
 to n children, and each of their uplinks takes that broadcast's draw. The first uplink closes the
 broadcast: what is sent down later at the same instant is another. The paper's unit of time is the
@@ -29,20 +30,22 @@ from simulator.units import FlowId, NodeId, Time, to_ns
 from topologies import Topology
 
 Parameter = Annotated[float, Field(ge=0)]
+OfGroups = Parameter | tuple[Parameter, ...]
+"""Of every group, or one of each in the order of the topology's gateways."""
 
 
 class LinearSection(Section):
     """The paper's {d, b, e, f, d_g, b_g, e_g, f_g}, in seconds."""
 
     kind: Literal["linear"] = "linear"
-    d: Parameter
-    """Constant part of a local iteration, per client of the group."""
-    b: Parameter
-    """Constant part of a local iteration."""
-    e: Parameter
-    """Mean of the exponential part of a local iteration, per client of the group."""
-    f: Parameter
-    """Mean of the exponential part of a local iteration."""
+    d: OfGroups
+    """Constant part of a local iteration, per client of the group; a list: of each group."""
+    b: OfGroups
+    """Constant part of a local iteration; the same."""
+    e: OfGroups
+    """Mean of the exponential part of a local iteration, per client of the group; the same."""
+    f: OfGroups
+    """Mean of the exponential part of a local iteration; the same."""
     d_g: Parameter
     """Constant part of a global round, per group."""
     b_g: Parameter
@@ -66,7 +69,7 @@ class LinearDelayNetwork:
 
     def __init__(self, topology: Topology, section: LinearSection, seed: int) -> None:
         self._topology = topology
-        self._section = section
+        self._parameters = _parameters_of(topology, section)
         self._rng = generator(seed, Stream.NETWORK)
         self._arrivals = Arrivals()
         self._sent = 0
@@ -154,10 +157,8 @@ class LinearDelayNetwork:
         return broadcast.draw
 
     def _shift_and_mean(self, parent: NodeId, size: int) -> tuple[float, float]:
-        s = self._section
-        if parent == self._topology.cloud:
-            return s.d_g * size + s.b_g, s.e_g * size + s.f_g
-        return s.d * size + s.b, s.e * size + s.f
+        d, b, e, f = self._parameters[parent]
+        return d * size + b, e * size + f
 
     def _error(self, src: NodeId, dst: NodeId, why: str) -> UserError:
         names = [self._topology.nodes[node].name for node in (src, dst)]
@@ -165,3 +166,19 @@ class LinearDelayNetwork:
             f"the linear delay network cannot carry {names[0]!r} to {names[1]!r}: {why}; "
             "use another network for this algorithm"
         )
+
+
+def _parameters_of(topology: Topology, section: LinearSection) -> dict[NodeId, tuple[float, ...]]:
+    """d, b, e and f of each gateway's iterations, and of the cloud's rounds."""
+    columns = []
+    for name in ("d", "b", "e", "f"):
+        value, count = getattr(section, name), len(topology.gateways)
+        column = value if isinstance(value, tuple) else (value,) * count
+        if len(column) != count:
+            raise UserError(
+                f"network.{name} has {len(column)} values for {count} gateways; "
+                "give one for each, or one number for all"
+            )
+        columns.append(column)
+    of_groups = zip(topology.gateways, zip(*columns, strict=True), strict=True)
+    return dict(of_groups) | {topology.cloud: (section.d_g, section.b_g, section.e_g, section.f_g)}

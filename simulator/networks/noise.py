@@ -12,7 +12,7 @@ from simulator.section import Section
 
 
 class NoisySection(Section):
-    noise_sigma: float = Field(0.0, ge=0)
+    noise_sigma: float = Field(0.0, ge=0, le=10)
     """Log-normal noise of mean 1 on every transfer's work (or table delay); 0 is none."""
     loss_probability: float = Field(0.0, ge=0, le=1)
     """Chance that a transfer is lost; it still takes its time, and is reported at its end."""

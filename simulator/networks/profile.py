@@ -14,17 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from simulator.errors import UserError
 from simulator.network import Completion
 from simulator.networks.arrivals import Arrivals
-from simulator.networks.cells import Cell, Contention, Event, Link, Load
+from simulator.networks.cells import Channels, Contention, Link
 from simulator.networks.noise import Noise
 from simulator.networks.sharing import SLACK_NS
-from simulator.parts import FOREVER
 from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
 from topologies import Tier, Topology
 
@@ -113,12 +111,11 @@ class ProfileNetwork:
         """The channel towards the cloud; the next one is the way back."""
         self._gateway: dict[NodeId, NodeId] = {}
         """Of the devices that have associated."""
-        self._cells: dict[int, Cell] = {}
+        wires = {wire + way: WIRE for wire in self._wires.values() for way in range(2)}
+        air = dict.fromkeys(profile.channels.values(), profile.contention)
+        self._channels = Channels(air | wires)
         self._latency: dict[FlowId, tuple[Time, bool]] = {}
         """Of transfers under way: what comes after their channel, and whether they are lost."""
-        self._entering: list[tuple[Time, FlowId, int, Load]] = []
-        self._planned: list[tuple[Time, int, int, Event]] = []
-        """When something happens on a channel, the version of that plan, and what."""
         self._ways: dict[tuple[NodeId | None, ...], Way] = {}
         self._arrivals = Arrivals()
         self._sent = 0
@@ -129,16 +126,19 @@ class ProfileNetwork:
         self._sent += 1
         factor, lost = self._noise.draw()
         work = way.work * factor
-        load = Load(flow, way.link, work, work / max(nbytes, 1), way.pace)
         self._latency[flow] = way.latency, lost
         begin = now + self._associate(way.associations)
-        heappush(self._entering, (begin, flow, way.channel, load))
+        slope = work / max(nbytes, 1)
+        self._channels.send(way.channel, begin, flow, way.link, work, slope, way.pace)
         return flow
 
     def advance(self, limit: Time) -> Completion | None:
-        while self._step(self._arrivals.first(limit)):
-            pass
-        return self._arrivals.pop(limit)
+        arrivals = self._arrivals
+        while (ended := self._channels.advance(arrivals.first(limit))) is not None:
+            time, flow = ended
+            latency, lost = self._latency.pop(flow)
+            arrivals.push(time + latency, flow, lost)
+        return arrivals.pop(limit)
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         way = self._way(src, dst, nbytes)
@@ -152,11 +152,7 @@ class ProfileNetwork:
             "sent": self._sent,
             "gateway": [list(pair) for pair in self._gateway.items()],
             "latency": [[flow, *value] for flow, value in self._latency.items()],
-            "entering": [[at, ch, _saved(load)] for at, _, ch, load in sorted(self._entering)],
-            "cells": [
-                [number, cell.now, [_saved(load) for load in cell.loads.values()]]
-                for number, cell in self._cells.items()
-            ],
+            **self._channels.save(),
             "arrivals": self._arrivals.save(),
             "noise": self._noise.save(),
         }
@@ -165,56 +161,9 @@ class ProfileNetwork:
         self._sent = state["sent"]
         self._gateway = dict(state["gateway"])
         self._latency = {flow: (after, lost) for flow, after, lost in state["latency"]}
-        entering = [(at, channel, _loaded(row)) for at, channel, row in state["entering"]]
-        self._entering = [(at, load.flow, channel, load) for at, channel, load in entering]
-        for number, now, rows in state["cells"]:
-            cell = self._cells[number] = self._new_cell(number, now)
-            for load in map(_loaded, rows):
-                cell.add(load)
-            self._plan(number)
+        self._channels.load(state)
         self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
-
-    def _step(self, limit: Time) -> bool:
-        """Let the next thing happen that happens at or before ``limit``, if any."""
-        planned = self._planned
-        while planned and planned[0][2] != self._cells[planned[0][1]].version:
-            heappop(planned)
-        entering = self._entering
-        if entering and (not planned or entering[0][0] <= planned[0][0]):
-            if entering[0][0] > limit:
-                return False
-            begin, _, channel, load = heappop(entering)
-            loads = [load]
-            while entering and entering[0][0] == begin and entering[0][2] == channel:
-                loads.append(heappop(entering)[3])
-            if channel not in self._cells:
-                self._cells[channel] = self._new_cell(channel, -FOREVER)
-            self._cells[channel].enter(begin, *loads)
-        elif planned and planned[0][0] <= limit:
-            _, channel, _, event = heappop(planned)
-            self._happen(channel, event)
-        else:
-            return False
-        self._plan(channel)
-        return True
-
-    def _happen(self, channel: int, event: Event) -> None:
-        self._cells[channel].handle(event)
-        if event.is_end:
-            flow = event.load.flow
-            latency, lost = self._latency.pop(flow)
-            self._arrivals.push(event.time + latency, flow, lost)
-
-    def _plan(self, channel: int) -> None:
-        cell = self._cells[channel]
-        event = cell.next_event()
-        if event is not None:
-            heappush(self._planned, (event.time, channel, cell.version, event))
-
-    def _new_cell(self, channel: int, now: Time) -> Cell:
-        wired = channel >= len(self._topology.nodes)
-        return Cell(WIRE if wired else self._profile.contention, now)
 
     def _way(self, src: NodeId, dst: NodeId, nbytes: int) -> Way:
         """A device is always found at the gateway that it has last associated with."""
@@ -297,18 +246,3 @@ class ProfileNetwork:
         if self._topology.nodes[node].tier is Tier.DEVICE:
             limit = self._topology.rate_limit_bps(node)
         return math.inf if limit is None else limit / 8 / SECOND
-
-
-def _saved(load: Load) -> list[object]:
-    bounds = [None if bound == math.inf else bound for bound in (load.pace, load.window)]
-    return [load.flow, *load.link, load.left, load.slope, *bounds, load.rate, load.since,
-            load.grows_at]  # fmt: skip
-
-
-def _loaded(row: list[Any]) -> Load:
-    flow, access_point, device, up, left, slope, pace, window, rate, since, grows_at = row
-    link = Link(access_point, device, up)
-    load = Load(flow, link, left, slope, math.inf if pace is None else pace)
-    load.window = math.inf if window is None else window
-    load.rate, load.since, load.grows_at = rate, since, grows_at
-    return load

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import torch
 
 from algorithms.async_hfl import AsyncHFL
+from algorithms.fedasync import FedAsync
 from algorithms.semi_async import GatewayPeriods
 from algorithms.star_ring_hfl import ClientRings
 from algorithms.warm_up import WarmUp
@@ -39,6 +40,8 @@ DELAYS_S = {
     (G0, CLOUD): 1, (G1, CLOUD): 2, (D0, G0): 1, (D1, G0): 2, (D2, G1): 1,
     (D0, G1): 3, (D1, G1): 3, (D2, G0): 4,
 }  # fmt: skip
+END_TO_END_S = {(D0, CLOUD): 2, (D1, CLOUD): 3}
+"""Where gateways only forward."""
 STEP = {D0: 4.0, D1: 8.0, D2: -6.0}
 TRAINING_S = {D0: 10, D1: 15, D2: 4}
 PAIR = {D0: G0, D1: G0}
@@ -147,7 +150,8 @@ def simulation(
 ):  # fmt: skip
     """Not started; ``management`` is for ``manager``."""
     topology = Topology("hand", NODES, tuple(Link(a, b, 1e6, 0.0) for a, b in DELAYS_S), ())
-    delays = {p: s * SECOND for (a, b), s in DELAYS_S.items() for p in ((a, b), (b, a))}
+    known = (DELAYS_S | END_TO_END_S).items()
+    delays = {p: s * SECOND for (a, b), s in known for p in ((a, b), (b, a))}
     network = HandNetwork(topology, delays, Noise(NoisySection(), 0), "hand")
     network.lose, network.slow = lose, dict(slow)
     world = World(
@@ -224,18 +228,25 @@ class Watched:
 
 
 def busy(algorithm):
-    """By gateway: whom the algorithm is waiting for."""
+    """By gateway, or the cloud itself: whom the algorithm is waiting for."""
     found = {}
     if isinstance(algorithm, WarmUp):
         found = {g: set(s.under_way) for g, s in algorithm.gateways.items()}
         algorithm = algorithm.algorithm
+    for node, waiting in waited_for(algorithm).items():
+        found[node] = found.get(node, set()) | set(waiting)
+    return {node: devices for node, devices in found.items() if devices}
+
+
+def waited_for(algorithm):
+    if isinstance(algorithm, FedAsync):
+        return {CLOUD: algorithm.under_way}
     lower = algorithm if isinstance(algorithm, AsyncHFL) else algorithm.lower
-    rings = isinstance(lower, ClientRings)
-    for gateway, state in lower.gateways.items():
-        by_order = isinstance(lower, AsyncHFL | GatewayPeriods)
-        waiting = state.under_way if by_order else (state if rings else state.gathering).waiting
-        found[gateway] = found.get(gateway, set()) | set(waiting)
-    return {g: devices for g, devices in found.items() if devices}
+    if isinstance(lower, AsyncHFL | GatewayPeriods):
+        return {gateway: state.under_way for gateway, state in lower.gateways.items()}
+    if isinstance(lower, ClientRings):
+        return {gateway: state.waiting for gateway, state in lower.gateways.items()}
+    return {gateway: state.gathering.waiting for gateway, state in lower.gateways.items()}
 
 
 class FakeSim:

@@ -143,16 +143,20 @@ def test_a_late_first_model_is_ignored():
 
 
 def test_a_device_with_a_first_model_on_its_way_does_not_move_yet():
-    # As above, but the fit would move d1 to g1, with which its radio cannot talk now.
-    sim = simulate(share=0.5, who=PAIR, slow={2: 14}, until_s=16, associator=Mover({D1: G1}))
+    # As above, but the cloud would move d1 to g1, with which its radio cannot talk now; g0 has that
+    # decision at 15 s, and the algorithm begins without the move.
+    sim = simulate(share=0.5, who=PAIR, slow={2: 15}, until_s=33, associator=Mover({D1: G1}))
     assert sim.association[D1] == G0
+    assert arrivals(sim, CLOUD, G0)[:3] == [1, 15, 16]
 
 
-def test_what_a_device_has_trained_before_it_moved_is_not_sent():
-    # d1 has its first model at 5 s and trains until 20 s; the fit moves it to g1 at 14 s.
-    sim = simulate(share=0.5, who=PAIR, until_s=60, associator=Mover({D1: G1}))
-    assert sim.association[D1] == G1
-    assert not arrivals(sim, D1, G0)
+@pytest.mark.parametrize("first_s", [11, 12, 15])
+def test_what_a_device_has_trained_before_it_moved_is_not_sent(first_s):
+    # d1 has its first model at 3 s; it is told between 15 and 17 s to go, and ends its training before
+    # it is told, before it is there, or after.
+    sim = simulate(share=0.5, who=PAIR, until_s=60, associator=Mover({D1: G1}), first={D1: first_s})
+    assert sim.association[D1] == (G0 if first_s == 11 else G1)
+    assert bool(arrivals(sim, D1, G0)) == (first_s == 11)
 
 
 def test_a_silent_device_is_given_up():
@@ -231,6 +235,12 @@ def test_free_costs_neither_time_nor_bytes():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("cost", ["free", "network"])
+def test_later_jobs_draw_other_numbers(cost):
+    sim = simulate(cost=cost, who=PAIR, until_s=60)
+    assert [job.count for job in sim.learner.jobs if job.node == D0][:3] == [0, 1, 2]
+
+
 def test_after_a_free_warm_up_sketches_are_paid_for():
     sim = simulate(cost="free", who=PAIR, until_s=13)
     assert sim.progress.bytes_by_kind["overhead"] == 4
@@ -241,10 +251,47 @@ def test_after_a_free_warm_up_sketches_are_paid_for():
 
 
 def test_the_fit_associates_for_the_first_time():
-    # At 21 s, before the algorithm starts: g1 has its model at 23 s and d1, at 26 s: 26 + 15 + 3 s
-    sim = simulate(who=PAIR, associator=Mover({D1: G1}), until_s=45)
-    assert (44, "g1") in rows(sim, "gateway", "node")
+    # At 21 s; g0 hears of it at 22 s, d1 at 24 s, and the algorithm starts: g1 has its model at 26 s
+    # and d1, at 29 s: 29 + 15 + 3 s
+    sim = simulate(who=PAIR, associator=Mover({D1: G1}), until_s=48)
+    assert (47, "g1") in rows(sim, "gateway", "node")
     assert arrivals(sim, D1, G0) == [20]
+    assert sim.progress.bytes_by_kind["backhaul"] == 16  # to both
+
+
+def test_the_first_decisions_and_moves_are_8_bytes_a_device():
+    moves = Mover({D0: G1, D1: G1, D2: G0})
+    sim = simulate(who=ALL, associator=moves, until_s=25, where="gateway")
+    told = [row for row in overhead(sim) if row[0] > 21]
+    assert told == [
+        (22, "arrived", CLOUD, G0, 16),
+        (23, "arrived", CLOUD, G1, 8),
+        (23, "arrived", G0, D0, 8),
+        (24, "arrived", G0, D1, 8),
+        (24, "arrived", G1, D2, 8),
+        (25, "arrived", CLOUD, G0, 8),  # parameters: the algorithm begins at 24 s
+    ]
+
+
+@pytest.mark.parametrize(("lost", "at_s"), [(6, 22), (7, 24)])
+def test_after_a_lost_decision_or_move_the_algorithm_starts_without(lost, at_s):
+    sim = simulate(who=PAIR, associator=Mover({D1: G1}), lose=(lost,), until_s=60)
+    assert sim.association[D1] == G0
+    assert arrivals(sim, CLOUD, G0)[-1] == at_s + 1
+    assert not sim.manager.untold.get(G1)
+
+
+def test_resumed_while_the_first_decisions_travel(scenario, run_in):
+    moving = scenario(
+        {"run": {"epochs": 2, "learning": "none"}, "model": {"transfer_bytes": 2600}},
+        {"topology": {"reach": 2}, "algorithm": {"name": "async-hfl", "updates_per_upload": 4}},
+        {"selection": {"name": "utility-ilp", "budget_bytes_per_s": 8000.0}},
+        {"association": {"name": "rfl-ha", "tolerance": 0.1}},
+    )
+    whole = run_in(moving)
+    for after in range(15, 24):
+        parts = run_in(moving, f"parts-{after}", after_events=after)
+        assert parts["event_log_sha256"] == whole["event_log_sha256"]
 
 
 @pytest.mark.parametrize("where", ["device", "gateway"])

@@ -67,6 +67,29 @@ CASES = {
         "topology": {"reach": 2},
     },
     "semi-async": {"algorithm": {"name": "semi-async", "period_s": 5.0, "gateway_periods": 2}},
+    "sync-time": {
+        "algorithm": {"name": "sync-time", "sync_time_s": 4.0, "normalise": "none"},
+        "training": {"learning_rate": 0.5},
+    },
+    "sync-time-ramp": {
+        "algorithm": {
+            "name": "sync-time",
+            "sync_time_s": 10.0,
+            "schedule": {"kind": "ramp", "from_s": 1.0, "step_s": 5.0},
+            "normalise": "fednova",
+            "gradient_bound": 1.0,
+        },
+    },
+    "sync-time-adaptive": {
+        "algorithm": {
+            "name": "sync-time",
+            "sync_time_s": 5.0,
+            "schedule": {"kind": "adaptive", "most_s": 10.0},
+            "normalise": "none",
+        },
+        "training": {"learning_rate": 0.5},
+        "selection": {"name": "random", "fraction": 0.7},
+    },
     "hga-fl": {
         "algorithm": {
             "name": "hga-fl",
@@ -132,8 +155,8 @@ CASES = {
         }
     },
 }
-UPDATES_PER_EPOCH = {"fedasync": 12}
-"""Where an epoch is one device's update, so many make a round of the others."""
+UPDATES_PER_EPOCH = {"fedasync": 12, "sync-time": 3}
+"""Where an epoch is one device's update, or a few steps, so many make a round of the others."""
 NETWORKS = {
     "flow": {"network": {"kind": "flow", "noise_sigma": 0.3}},
     "linear": {
@@ -167,6 +190,7 @@ TIMEOUTS = {
     "fedasync": {"algorithm": {"device_timeout_s": 60.0}},
     "rfl-ha": {"algorithm": {"gateway_timeout_s": 60.0}},
     "semi-async": {"algorithm": {"device_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
+    "sync-time": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 400.0}},
     "two-level": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
     "hga-fl": {"algorithm": {"gateway_timeout_s": 60.0, "cloud_timeout_s": 200.0}},
 }
@@ -191,6 +215,7 @@ def timeouts_of(case):
 
 EVERYWHERE = (
     "fedavg", "fedavg-random", "async-hfl", "async-hfl-utility", "fedasync", "hga-fl", "ring-ring",
+    "sync-time",
 )  # fmt: skip
 """Cases that run on every network; the others, made of the same parts, on the first alone."""
 
@@ -308,7 +333,9 @@ def test_runs_without_learning_and_without_data(scenario, run_in, case, tmp_path
 
 
 def looks_at_learning(case):
-    """Losses or gradients decide who trains."""
+    """Losses, gradients or models decide who trains, or how long."""
+    if case["algorithm"].get("schedule", {}).get("kind") == "adaptive":
+        return True
     blind = {
         "selection": ("all", "random", "short-latency"),
         "association": ("nearest", "random", "rfl-ha"),

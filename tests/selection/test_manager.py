@@ -260,6 +260,12 @@ def test_the_summary_has_the_solvers_answers():
     assert sorted(told) == ["association_solvers", "selection_solvers"]
 
 
+def test_the_summary_has_the_length_of_sketches(sim):
+    """Two gradients have no more than two components, however many were asked for."""
+    told = fitted(manager(by_utility(), PcaSection(components=30)), sim).told()
+    assert told["sketch"] == {"gradients": 2, "components": 2}
+
+
 def test_the_best_of_those_who_fit_if_only_some_may(sim):
     high = manager(HIGH_LOSS)
     high.ledger.losses = {A: 1.0, B: 9.0, C: 2.0}

@@ -52,6 +52,14 @@ def test_an_alpha_below_the_limit(scenario):
     assert "for R = 2 and L = " in warning
 
 
+def test_a_step_size_above_the_limit(scenario):
+    timed = {"algorithm": {"name": "sync-time", "sync_time_s": 5.0}}
+    (warning,) = warnings_of(scenario(timed, {"training": {"learning_rate": 50.0}}), Path())
+    assert "learning_rate = 50 is above" in warning
+    assert "for L = " in warning
+    assert warnings_of(scenario(timed, {"training": {"learning_rate": 1e-4}}), Path()) == []
+
+
 def test_without_the_data_it_says_so(scenario, tmp_path, monkeypatch):
     monkeypatch.setenv("MESHFL_DATA", str(tmp_path))
     (warning,) = warnings_of(scenario(HGA_FL, {"data": {"name": "cifar10"}}), Path())

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from algorithms import ALGORITHMS
 from simulator.errors import UserError
 from simulator.scenario import Scenario
 
@@ -44,7 +46,7 @@ def test_minimal_scenario_has_all_sections(tmp_path):
     assert scenario.selection.name == "all"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").glob("*.toml")), ids=str)
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts/scenarios").rglob("*.toml")), ids=str)
 def test_shown_scenario_is_the_same_scenario(path, tmp_path):
     scenario = Scenario.load(path)
     assert load(tmp_path, scenario.to_toml()) == scenario
@@ -75,10 +77,13 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("data.partition.alpha=1",), "data.partition.kind: missing"),
         (MINIMAL, ("model.name=mpl",), "unknown model 'mpl'; did you mean 'mlp'?"),
         (MINIMAL, ("algorithm.name=fedavgg",), "algorithm.name: "),
+        (MINIMAL, ("network.noise_sigma=60",), "network.noise_sigma: 60 should be less than or equal to 10"),
+        (MINIMAL, ("sketch.kind=random-projection", "sketch.components=1001"), "sketch.components: 1001 should be less than or equal to 1000"),
         (MINIMAL, ("run.stop_at_target=true",), "run: stop_at_target needs a target"),
         (MINIMAL, ("run.learning=none", "run.target=0.9"), 'run: target = 0.9 cannot be reached with learning = "none"'),
         (MINIMAL, ("run.learning=nothing",), "run.learning: 'nothing' should be 'sgd' or 'none'"),
         (MINIMAL.replace("epochs = 1", ""), (), "run: give epochs or sim_time_s"),
+        (MINIMAL, ("compute.kind=constant", "compute.dropout_probability=0.1"), "\n  compute.dropout_probability = 0.1: a device that drops out never answers, and fedavg would wait for it for ever; give algorithm.gateway_timeout_s"),
         (MINIMAL.replace('name = "mlp"', ""), (), "model.name: missing"),
         ("[run\n", (), "not a readable TOML file"),
         (MINIMAL, ("epochs=3",), "--set epochs=3: must read section.key=value"),
@@ -88,6 +93,20 @@ def test_every_key_is_shown(tmp_path):
 )  # fmt: skip
 def test_bad_input_is_told_with_place_and_remedy(tmp_path, text, settings, expected):
     assert expected in error_of(tmp_path, text, *settings)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("lower", ["star", "ring"])
+def test_where_devices_drop_out_they_have_a_deadline(tmp_path, name, lower):
+    own = {"sync-time": ["sync_time_s=1"], "star-ring-hfl": [f"lower={lower}"]}
+    dropouts = (
+        "compute.kind=constant",
+        "compute.dropout_probability=0.1",
+        f"algorithm.name={name}",
+        *(f"algorithm.{setting}" for setting in own.get(name, [])),
+    )
+    key = re.search(r"give algorithm\.(\w+)", error_of(tmp_path, MINIMAL, *dropouts))[1]
+    assert load(tmp_path, MINIMAL, *dropouts, f"algorithm.{key}=60").algorithm.name == name
 
 
 def test_all_problems_are_told_at_once(tmp_path):

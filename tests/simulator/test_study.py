@@ -2,6 +2,8 @@
 
 import json
 import re
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +14,8 @@ from simulator.cli import app
 from simulator.errors import UserError
 from simulator.runner import start
 from simulator.scenario import Scenario
-from simulator.study import Study, laid_over, runs_of
+from simulator.study import Study, check_done, laid_over, outcome, runs_of
+from topologies import shipped
 
 STUDIES = Path(__file__).parents[2] / "scripts" / "studies"
 STUDY = """
@@ -129,6 +132,54 @@ def test_a_finished_run_of_another_scenario_is_refused(study):
     assert isinstance(done.exception, UserError)
     assert "two-rounds" in str(done.exception)
     assert "remove that folder" in str(done.exception)
+
+
+def test_a_finished_run_on_another_topology_is_refused(study, scenario):
+    small = study.parent / "small.toml"
+    on_file = {"topology": {"kind": "file", "path": "tree-30"}, "run": {"target": 0.5}}
+    small.write_text(scenario(on_file).to_toml())
+    first = runs_of(Study.load(study), study, study.parent / "out")[0]
+    start(first.scenario, first.base, first.folder)
+    small.write_text(small.read_text().replace('"tree-30"', '"campus-12"'))
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert "of another scenario" in str(done.exception)
+
+
+def test_a_finished_run_with_another_file_of_the_same_name_is_refused(study, scenario):
+    own = study.parent / "own.json"
+    own.write_text(shipped()["tree-30"].read_text())
+    on_file = {"topology": {"kind": "file", "path": "own.json"}, "run": {"target": 0.5}}
+    (study.parent / "small.toml").write_text(scenario(on_file).to_toml())
+    first = runs_of(Study.load(study), study, study.parent / "out")[0]
+    start(first.scenario, first.base, first.folder)
+    check_done([first])
+    own.write_text(own.read_text().replace("\n", "\n\n", 1))
+    with pytest.raises(UserError, match="of another scenario"):
+        check_done([first])
+
+
+def test_what_is_no_run_is_left_alone(study):
+    notes = study.parent / "out/fedavg/seed-1/notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    done = conduct(study)
+    assert isinstance(done.exception, UserError)
+    assert re.search(r"seed-1: is no run's folder.*another --out", str(done.exception))
+    assert notes.read_text() == "mine"
+
+
+def test_a_study_whose_process_dies_says_how_to_go_on():
+    died: Future[str] = Future()
+    died.set_exception(BrokenProcessPool())
+    assert "the same command continues it" in outcome(died)
+
+
+def test_what_nobody_expected_fails_one_run_alone(study, monkeypatch):
+    monkeypatch.setattr("simulator.study._carry_out", len)  # a run has no length
+    done = conduct(study)
+    assert "4 of 4 runs failed" in str(done.exception)
+    assert "unexpected TypeError: object of type 'Run' has no len" in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,43 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.networks.cells import INITIAL_WINDOW_BYTES, Cell, Contention, Link, Load
+from simulator.errors import UserError
+from simulator.networks import cells
+from simulator.networks.cells import Channels, Contention, Link
+from simulator.parts import FOREVER
 
 SECOND = 10**9
+INITIAL_WINDOW_BYTES = 10 * 1448
 FAIR = Contention(1.0, 0.0, 1.0, 0.0, 0.0, 0.01, 0.0, 0.0, 2.0)
 """Every transfer weighs the same, nothing is lost, round trips of 10 ms."""
 
 
 def load(flow, device=1, up=False, work_s=1.0, nbytes=10**6, pace_bps=math.inf, ap=0):
     pace = pace_bps / 8 / SECOND
-    return Load(flow, Link(ap, device, up), work_s * SECOND, work_s * SECOND / nbytes, pace)
+    return flow, Link(ap, device, up), work_s * SECOND, work_s * SECOND / nbytes, pace
+
+
+class Cell:
+    """One channel."""
+
+    def __init__(self, contention):
+        self.channels = Channels({7: contention})
+
+    def enter(self, now, load):
+        self.channels.send(7, now, *load)
+        assert self.channels.advance(now) is None
+
+    @property
+    def loads(self):
+        return self.channels.on_air(7)
 
 
 def drain(cell):
     """End times in seconds, by flow."""
     ends = {}
-    while (event := cell.next_event()) is not None:
-        cell.handle(event)
-        if event.is_end:
-            ends[event.load.flow] = event.time / SECOND
+    while (ended := cell.channels.advance(FOREVER)) is not None:
+        time, flow = ended
+        ends[flow] = time / SECOND
     return ends
 
 
@@ -118,7 +136,7 @@ def test_no_queue_is_longer_than_what_is_left_to_send():
 
 
 def test_a_connection_is_closed_before_the_next_has_the_channel():
-    cell = Cell(replace(FAIR, closing_s=0.1), now=-SECOND)
+    cell = Cell(replace(FAIR, closing_s=0.1))
     cell.enter(0, load(0))
     assert drain(cell) == {0: 1.0}
     cell.enter(int(1.04 * SECOND), load(1))
@@ -128,8 +146,25 @@ def test_a_connection_is_closed_before_the_next_has_the_channel():
 
 
 def test_others_wait_while_a_connection_is_closed():
-    cell = Cell(replace(FAIR, closing_s=0.1), now=-SECOND)
+    cell = Cell(replace(FAIR, closing_s=0.1))
     cell.enter(0, load(0, device=1))
     cell.enter(0, load(1, device=2, work_s=2.0))
     # the other loses its half of 0.1 s
     assert drain(cell) == {0: pytest.approx(2.0), 1: pytest.approx(3.05)}
+
+
+def test_what_would_take_longer_than_forever_does_not_end():
+    cell = Cell(FAIR)
+    cell.enter(0, load(0, pace_bps=1e-12))
+    cell.enter(0, load(1, 2))
+    assert drain(cell) == {1: pytest.approx(1)}
+    assert list(cell.loads) == [0]
+
+
+def test_without_a_compiler_it_is_told_what_to_do(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    match = (
+        r"build the sharing of channels.*apt-get install g\+\+, or choose \[network\] kind = 'flow'"
+    )
+    with pytest.raises(UserError, match=match):
+        cells._library.__wrapped__()

@@ -149,3 +149,14 @@ def test_memory_does_not_grow():
     state = net.save()
     assert len(state["broadcasts"]) == 1
     assert len(state["heard"]) == 3
+
+
+def test_groups_may_have_parameters_of_their_own():
+    net = network(**EXACT | {"b": (3.0, 7.0)})
+    assert iterate(net, 0, G0, [5]) == [5 * SECOND]
+    assert iterate(net, 10 * SECOND, G1, [5]) == [9 * SECOND]
+    assert iterate(net, 99 * SECOND, CLOUD, [G0, G1]) == [21 * SECOND] * 2
+    with pytest.raises(
+        UserError, match=r"network.b has 3 values for 2 gateways; give one for each"
+    ):
+        network(**EXACT | {"b": (3.0, 7.0, 1.0)})

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,8 @@ from simulator.networks.cells import Contention
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.profile import Profile, ProfileNetwork
 from simulator.networks.profile_file import load_profile, save_profile
-from simulator.networks.traffic import Send, play
-from topologies import Link, Node, Radio, Tier, Topology
+from simulator.networks.traffic import Send, keep_under_way, play
+from topologies import Link, Node, Radio, Tier, Topology, find_topology, shipped_profiles
 
 SECOND = 10**9
 CLOUD, G0, G1, D0, D1, D2 = range(6)
@@ -114,6 +115,19 @@ def test_paces_are_of_devices_on_a_slow_wire_too():
     alone = durations(net, (0, D0, CLOUD, 40_000))
     both = durations(net, (50, D0, CLOUD, 40_000), (50, D1, CLOUD, 40_000))
     assert both == pytest.approx([2 * alone[0]] * 2, rel=0.05), "the wire is shared, not the paces"
+
+
+def test_every_nanosecond_is_as_it_was_when_python_shared_the_channels():
+    """Windows that grow, paces, queues; what runs were recorded with must be what they repeat."""
+    city = find_topology(Path("nycmesh-30")).with_radio("iot")
+    [path] = [path for path in shipped_profiles() if path.stem == "nycmesh-30-iot"]
+    net = network(load_profile(path, city, json.loads(path.read_text())["key"]), city)
+    ends = [(d, city.reach(d)[0]) for d in city.devices[:8]]
+    orders = [order for d, g in ends for order in ((g, d, 50_000), (d, g, 203_560))]
+    assert [end for _, end in keep_under_way(net, orders, 6)] == [
+        703623908, 2741219657, 280111219, 1014875559, 2108172341, 8446277168, 835117845, 2831083614,
+        2714069298, 8525809409, 3518376268, 8320916701, 3558103137, 6015987094, 3794529310, 4556864165,
+    ]  # fmt: skip
 
 
 def test_pairs_without_a_way_are_told():

@@ -1,0 +1,244 @@
+"""Which sync time? The question that sync-time HFL's Remark 7 leaves open.
+
+Delays are measured on the scenario's network, rounds are drawn from them for each S, and of each S
+a bound is computed, with the step size at which it is least. (20), the paper's, is least at S = 0
+whatever the delays (``algorithms.sync_time_bounds``); the advice goes by ours, for ``none`` and
+``fednova`` with losses taken as convex. A bound is made of the worst case, from numbers measured
+where training begins: a race of those that it cannot tell apart, in which the better half goes on
+for twice as long, says more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from algorithms.sync_time_bounds import (
+    Constants,
+    Terms,
+    global_bound,
+    mean_step_bound,
+    whole_steps_bound,
+)
+from algorithms.sync_time_hfl import Normalise, SyncTimeSection
+from simulator.errors import UserError
+from simulator.plots import COLOURS
+from simulator.results import Results
+from simulator.rng import Stream, generator
+from simulator.scenario import Scenario
+from simulator.study import Run, carry_out
+from simulator.sync_delays import Course, Delays, draw_path
+
+_PATHS = 5
+"""Drawn for each S; numbers are means over them."""
+_RATES = 40
+_SYNC_TIMES = 10
+_NEAR = 2.0
+_LEAST_RATE = 1e-4
+"""Of the largest step size that a bound allows."""
+
+Bound = Callable[[Constants, float, Sequence[Sequence[int]], Sequence[int]], Terms]
+
+
+def system_time_s(scenario: Scenario) -> float:
+    section = scenario.algorithm
+    if not isinstance(section, SyncTimeSection):
+        raise UserError(
+            f"algorithm.name = {section.name!r} has no sync time to advise on; use 'sync-time'"
+        )
+    time_s = section.system_time_s or scenario.run.sim_time_s
+    if time_s is None:
+        raise UserError(
+            "which S is best depends on the time that there is; give run.sim_time_s, or "
+            "algorithm.system_time_s"
+        )
+    return time_s
+
+
+def sync_times(delays: Delays, time_s: float) -> list[float]:
+    """0, and ten from one iteration of the fastest group to a quarter of all time."""
+    shortest = min(float(times.mean()) for times in delays.local_s)
+    longest = max(time_s / 4, 2 * shortest)
+    spaced = np.geomspace(shortest, longest, _SYNC_TIMES)
+    return [0.0, *(float(f"{time:.2g}") for time in spaced)]
+
+
+def bounds_over(
+    constants: Constants,
+    sizes: Sequence[int],
+    delays: Delays,
+    times_s: Sequence[float],
+    system_time_s: float,
+    normalise: Normalise,
+    seed: int,
+) -> pd.DataFrame:
+    """A row for each S: rounds, iterations, waiting, (20), our bound and its step size."""
+    rows = []
+    for time_s in times_s:
+        rng = generator(seed, Stream.NETWORK)
+        paths = [draw_path(delays, time_s, system_time_s, rng) for _ in range(_PATHS)]
+        rate, ours = _least(_ours(normalise), constants, sizes, paths, _cap(normalise, constants))
+        _, theirs = _least(global_bound, constants, sizes, paths, 1 / constants.smoothness)
+        rows.append(
+            {
+                "sync_time_s": time_s,
+                "rounds": np.mean([len(path.iterations) for path in paths]),
+                "iterations": np.mean([np.mean(path.iterations) for path in paths]),
+                "waiting": np.mean([path.waiting for path in paths]),
+                "paper": theirs,
+                "ours": ours,
+                "rate": rate,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _ours(normalise: Normalise) -> Bound:
+    if normalise == "printed":
+        return mean_step_bound
+    return partial(whole_steps_bound, convex=True)
+
+
+def _cap(normalise: Normalise, constants: Constants) -> float:
+    return 1 / ((2 if normalise == "printed" else 1) * constants.smoothness)
+
+
+def _least(
+    bound: Bound, constants: Constants, sizes: Sequence[int], paths: Sequence[Course], cap: float
+) -> tuple[float, float]:
+    """The step size at which the bound is least, and how much it is there."""
+    rates = np.geomspace(_LEAST_RATE * cap, cap, _RATES)
+    totals = [
+        np.mean([bound(constants, rate, path.iterations, sizes).total for path in paths])
+        for rate in rates
+    ]
+    best = int(np.argmin(totals))
+    return float(rates[best]), float(totals[best])
+
+
+def advised(table: pd.DataFrame) -> float:
+    return float(table["sync_time_s"].iloc[int(np.argmin(table["ours"]))])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    sync_time_s: float
+    rate: float
+
+    @property
+    def name(self) -> str:
+        return f"S = {self.sync_time_s:g} s, rate {self.rate:g}"
+
+
+def candidates(table: pd.DataFrame, count: int, rates: Sequence[float]) -> list[Candidate]:
+    """Of those whose bound is at most twice the least, ``count`` spread evenly; with every rate.
+
+    So far bounds are no guide: they are made of the worst case. S = 0, the baseline, is among
+    them.
+    """
+    near = table.loc[table["ours"] <= _NEAR * table["ours"].min(), "sync_time_s"].tolist()
+    near = [0.0, *(time_s for time_s in near if time_s > 0)]
+    places = np.linspace(0, len(near) - 1, min(count, len(near))).round().astype(int)
+    return [Candidate(near[place], rate) for place in places for rate in rates]
+
+
+def race(
+    scenario: Scenario,
+    base: Path,
+    out: Path,
+    field: Sequence[Candidate],
+    jobs: int,
+    tell: Callable[[str], None],
+) -> pd.DataFrame:
+    """Successive halving: a row for each candidate and heat, with the score at its end.
+
+    In the last heat, of at most two, there is all the time; in each before it half of the next's.
+    """
+    total_s, rows = system_time_s(scenario), []
+    heats = max(1, int(np.ceil(np.log2(len(field)))))
+    for heat in range(1, heats + 1):
+        time_s = total_s / 2 ** (heats - heat)
+        runs = [_run(scenario, base, out / f"heat-{heat}", time_s, c) for c in field]
+        problems = carry_out(runs, jobs, lambda run, how: tell(f"{run.variant}: {how}"))
+        if problems:
+            raise UserError("\n  ".join(f"{where}: {what}" for where, what in problems.items()))
+        scores = [_score(Results.load(run.folder)) for run in runs]
+        rows += [
+            {"heat": heat, "time_s": time_s, "sync_time_s": c.sync_time_s, "rate": c.rate,
+             "score": score}
+            for c, score in zip(field, scores, strict=True)
+        ]  # fmt: skip
+        order = np.argsort(scores, kind="stable")[::-1]
+        field = [field[i] for i in sorted(order[: max(1, -(-len(field) // 2))])]
+    return pd.DataFrame(rows)
+
+
+def winner(heats: pd.DataFrame) -> Candidate:
+    last = heats[heats["heat"] == heats["heat"].max()]
+    best = int(np.argmax(last["score"]))
+    return Candidate(float(last["sync_time_s"].iloc[best]), float(last["rate"].iloc[best]))
+
+
+def _run(scenario: Scenario, base: Path, out: Path, time_s: float, candidate: Candidate) -> Run:
+    timed = {"sync_time_s": candidate.sync_time_s, "system_time_s": None}
+    changes: dict[str, dict[str, Any]] = {
+        "algorithm": timed,
+        "run": {"sim_time_s": time_s, "epochs": None},
+        "training": {"learning_rate": candidate.rate},
+    }
+    parts = {
+        name: getattr(scenario, name).model_copy(update=change) for name, change in changes.items()
+    }
+    folder = out / f"{candidate.sync_time_s:g}-{candidate.rate:g}"
+    changed = scenario.model_copy(update=parts)
+    return Run(candidate.name, scenario.run.seed, changed, base, folder)
+
+
+def _score(result: Results) -> float:
+    """More is better; a run that has diverged is worst."""
+    accuracy, loss = result.summary["final_accuracy"], result.summary["final_loss"]
+    if accuracy is not None:
+        return float(accuracy)
+    return -np.inf if loss is None else -float(loss)
+
+
+def draw_advice(table: pd.DataFrame, heats: pd.DataFrame | None, path: Path) -> None:
+    """Bounds over S, rounds and iterations over S, and, after a race, scores over S."""
+    count = 2 if heats is None else 3
+    figure, panels = plt.subplots(1, count, figsize=(4.4 * count, 3.8), layout="constrained")
+    step = float(table["sync_time_s"][table["sync_time_s"] > 0].min())
+    x = table["sync_time_s"]
+    curves = ((0, "ours", "ours"), (0, "paper", "(20)"), (1, "rounds", "global rounds"))
+    for i, (panel, name, label) in enumerate((*curves, (1, "iterations", "mean t"))):
+        panels[panel].plot(x, table[name], marker="o", ms=3, color=COLOURS[i], label=label)
+    panels[0].axvline(advised(table), color="0.5", lw=1, ls=":")
+    panels[0].set(yscale="log", ylabel="bound on the mean of |gradient|², at its best step size")
+    panels[1].set(yscale="log", ylabel="in all the time; in a round")
+    if heats is not None:
+        _draw_race(heats, panels[2])
+    for axes in panels:
+        axes.set_xscale("symlog", linthresh=step)
+        axes.set(xlabel="S [s]")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _draw_race(heats: pd.DataFrame, axes: Axes) -> None:
+    for i, (time_s, rows) in enumerate(heats.groupby("time_s")):
+        best = rows.groupby("sync_time_s")["score"].max()
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(best.index, best, marker="o", color=colour, label=f"until {time_s} s")
+    axes.set(ylabel="score at the end of the heat, best step size")
