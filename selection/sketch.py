@@ -133,7 +133,7 @@ def _same_signs(components: torch.Tensor) -> torch.Tensor:
 
 class RandomProjectionSection(SketchBase):
     kind: Literal["random-projection"]
-    components: int = Field(30, ge=1, le=1000)
+    components: int = Field(30, ge=1, le=10_000)
     """Length of a sketch."""
 
 

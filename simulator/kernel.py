@@ -140,7 +140,7 @@ class Simulation:
 
     def train_for_nothing(self, job: Job) -> Update:
         """Local training that takes no time, but counts among the node's jobs."""
-        return self.learner.train(replace(job, count=self._count_job(job.node)))
+        return self.learner.train(job._replace(count=self._count_job(job.node)))
 
     def expect(self, updates: Sequence[Update]) -> None:
         """Tell that these updates are going to be read now: training them together is faster."""

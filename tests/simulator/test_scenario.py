@@ -78,7 +78,7 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("model.name=mpl",), "unknown model 'mpl'; did you mean 'mlp'?"),
         (MINIMAL, ("algorithm.name=fedavgg",), "algorithm.name: "),
         (MINIMAL, ("network.noise_sigma=60",), "network.noise_sigma: 60 should be less than or equal to 10"),
-        (MINIMAL, ("sketch.kind=random-projection", "sketch.components=1001"), "sketch.components: 1001 should be less than or equal to 1000"),
+        (MINIMAL, ("sketch.kind=random-projection", "sketch.components=10001"), "sketch.components: 10001 should be less than or equal to 10000"),
         (MINIMAL, ("run.stop_at_target=true",), "run: stop_at_target needs a target"),
         (MINIMAL, ("run.learning=none", "run.target=0.9"), 'run: target = 0.9 cannot be reached with learning = "none"'),
         (MINIMAL, ("run.learning=nothing",), "run.learning: 'nothing' should be 'sgd' or 'none'"),
