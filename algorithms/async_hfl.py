@@ -41,7 +41,7 @@ from algorithms.rules import mix
 from algorithms.staleness import PolynomialStaleness, Staleness
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Simulation
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.units import NodeId
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class AsyncHFLSection(Section):
     """rho: pull of local training towards the downloaded model."""
     concurrency: int | None = Field(None, ge=1)
     """The most devices of a gateway under way at once; unset: all whom the selection asks for."""
-    device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    device_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A device that has not answered after this time is given up; unset: it is waited for."""
     cloud_sends_to: Literal["all", "uploader"] = "all"
     """Who gets a new cloud model: all gateways, as printed, or only the one that uploaded."""

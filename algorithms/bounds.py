@@ -1,8 +1,8 @@
 """What HGA-FL's theory says of its parameters: Proposition 1, Theorem 1, limits (67) and (68).
 
 Xie et al., *Hierarchical Global Asynchronous Federated Learning Across Multi-Center*, ACML 2024;
-the proofs are in its supplement. L is the smoothness of every device's loss, staleness is in
-global steps.
+the proofs are in its supplement. L is the smoothness of every device's loss. Staleness is in global
+steps here; Gamma_max of the paper's experiments is in mini-batches, of which many pass in one step.
 
 - (68) comes from (64) at the largest sub-center step rate that (66) allows: where alpha is above
   (67), a larger eta_g would do too, which (68) does not say.

@@ -35,7 +35,7 @@ from algorithms.staleness import PolynomialStaleness, Staleness
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Simulation
 from simulator.rng import Stream
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.units import NodeId
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FedAsyncSection(Section):
     """The most devices under way at once; unset: all that the selector asks for."""
     turns: Literal["random", "longest-idle"] = "random"
     """In which order the devices that may train are asked, as places become free."""
-    device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    device_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A device that has not answered after this time is given up; unset: it is waited for."""
     staleness: Staleness = PolynomialStaleness()
     """s: how the weight falls with the updates mixed in since the device's model was sent."""

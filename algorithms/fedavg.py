@@ -17,7 +17,7 @@ from pydantic import Field
 
 from algorithms.rounds import GatewayRounds, SampleMean
 from algorithms.sync_cloud import SyncCloud
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 
 
 class FedAvgSection(Section):
@@ -26,9 +26,9 @@ class FedAvgSection(Section):
     """R: rounds inside a gateway per cloud round."""
     proximal: float = Field(0.0, ge=0)
     """mu of FedProx; 0 is FedAvg."""
-    gateway_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    gateway_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A gateway closes its round after this time with what has come; unset: it waits."""
-    cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    cloud_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """The same for the cloud's round."""
 
 

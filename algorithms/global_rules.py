@@ -20,6 +20,9 @@ HGA-FL's errata and ambiguities, and what we do:
   count less by its staleness and have no other decay. Both are here: ``staleness``, and ``decay``,
   by which the step shrinks after every global step.
 
+Where K < M, hga-g does not weigh sub-centers alike, as ca2fl-g does: for a small step sub-center j
+weighs 2 p_j - 1/M, p_j its share of uploads, which is below 0 where p_j is below 1/(2 M).
+
 A staleness is Gamma_j: how many global steps were made since the sub-center got its model.
 """
 

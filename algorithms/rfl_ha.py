@@ -21,7 +21,7 @@ from algorithms.global_rules import FedAsyncG, FedAsyncGSection
 from algorithms.rounds import GatewayRounds, SampleMean
 from algorithms.staleness import PolynomialStaleness, Staleness
 from algorithms.two_level import TwoLevel
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 
 
 class RflHaSection(Section):
@@ -34,7 +34,7 @@ class RflHaSection(Section):
     """R: rounds inside a gateway per upload."""
     proximal: float = Field(0.0, ge=0)
     """rho: pull of local training towards the downloaded model."""
-    gateway_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    gateway_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A gateway closes its round after this time with what has come; unset: it waits."""
 
 

@@ -29,7 +29,7 @@ from algorithms.staleness import PolynomialStaleness, Staleness
 from algorithms.sync_cloud import SyncCloud
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Simulation
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.units import NodeId
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 class SemiAsyncSection(Section):
     name: Literal["semi-async"] = "semi-async"
-    period_s: float = Field(100.0, gt=0, le=LONGEST_S)
+    period_s: float = Field(100.0, ge=SHORTEST_S, le=LONGEST_S)
     """How long a gateway gathers updates before it takes their mean."""
     gateway_periods: int = Field(5, ge=1)
     """R: periods of a gateway per cloud round."""
@@ -50,9 +50,9 @@ class SemiAsyncSection(Section):
     """Whether busy devices count in a period's mean with the models that they reported last."""
     proximal: float = Field(0.0, ge=0)
     """rho: pull of local training towards the downloaded model."""
-    device_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    device_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A device that has not answered after this time is given up; unset: it is waited for."""
-    cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    cloud_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """The cloud closes its round after this time with what has come; unset: it waits."""
 
 
@@ -194,7 +194,7 @@ class GatewayPeriods:
         state.model = mean(state, buffer)
 
     def _mean_of_changes(self, state: Gateway, buffer: list[DeviceUpdate]) -> torch.Tensor:
-        """FedBuff's Algorithm 1, l.11: w + eta_g * mean of the weighted differences."""
+        """FedBuff: w + eta_g * mean of the weighted differences."""
         model = state.model.clone()
         for order, update in buffer:
             weight = self.params.staleness.weight(state.period - order.period)

@@ -1,7 +1,7 @@
 """How the weight of an update falls with its staleness: the ``staleness`` table of a scenario.
 
-Xie et al., *Asynchronous Federated Optimization*, 2019, Section 5.2. What counts as staleness,
-and from which number on, is for each algorithm to say.
+Xie et al., *Asynchronous Federated Optimization*, 2019. What counts as staleness, and from
+which number on, is for each algorithm to say.
 """
 
 from __future__ import annotations

@@ -145,6 +145,11 @@ class Drift(NamedTuple):
     gradient: float
 
 
+def _inequality(top: Tier, lower: Tier) -> int:
+    """What the proof pays for squaring a sum of so many stages: 11, 16, 16, 21."""
+    return 5 * (2 + (lower == "ring") + (top == "ring")) + 1
+
+
 def drift(shape: Shape, top: Tier, lower: Tier) -> Drift:
     """How far clients are from the round's start, in squares, summed over all local steps.
 
@@ -157,7 +162,7 @@ def drift(shape: Shape, top: Tier, lower: Tier) -> Drift:
     rounds = [(p * along / averaged, 0, (p * along) ** 2)]
     groups = [(g * p * along / averaged, 0, (g * p * along) ** 2)] if top == "ring" else []
     stages = [*own, *clients, *rounds, *groups]
-    constant = 5 * len(stages) + 1
+    constant = _inequality(top, lower)
     noise, within, between = (constant * sum(terms) for terms in zip(*stages, strict=True))
     return Drift(noise, within, between, constant * stages[-1][2])  # Table 6
 
@@ -183,10 +188,22 @@ def appendix(
     ) / along**2
     first, second = 12 / 5, 6 / 5
     if reading == "printed":
-        stages = 2 + (lower == "ring") + (top == "ring")
-        first, second = _PRINTED[top, lower] / 5, _PRINTED[top, lower] / (5 * stages + 1)
+        printed = _PRINTED[top, lower]
+        first, second = printed / 5, printed / _inequality(top, lower)
     return Bound(
         first * constants.gap,
         first * constants.smoothness * constants.noise / everything,
         second * constants.smoothness**2 * drifted,
     )  # App. C.2
+
+
+def rounds_of_corollary(
+    shape: Shape, constants: Constants, top: Tier, lower: Tier, target: float
+) -> float:
+    """R with which (9) to (12) come down to the target; they fall with R, from infinity to 0."""
+    from scipy.optimize import brentq
+
+    def above(exponent: float) -> float:
+        return corollary_1(shape, constants, top, lower, 10.0**exponent) - target
+
+    return float(10.0 ** brentq(above, -30, 60))

@@ -4,9 +4,11 @@
   2020). Means by samples.
 - ``s-dyn``: Xie et al., *Hierarchical Global Asynchronous Federated Learning Across Multi-Center*,
   ACML 2024, Algorithm 2: FedDyn (Acar et al., ICLR 2021) inside a sub-center. Plain means.
-- ``s-scaffold-exp``: SCAFFOLD (Karimireddy et al., ICML 2020, Algorithm 1, control variates by its
-  option II) with the server step of FedExP (Jhunjhunwala et al., ICLR 2023). Plain means. Control
-  variates travel: messages between sub-center and device are two models long.
+- ``s-scaffold-exp``: SCAFFOLD (Karimireddy et al., ICML 2020) with the server step of FedExP
+  (Jhunjhunwala et al., ICLR 2023). Plain means. Control variates travel: messages between
+  sub-center and device are two models long. Of SCAFFOLD's two kinds of c_i this is the cheaper: the
+  mean gradient of the local steps, read off how far they went. With momentum it cannot be: such a
+  scenario is refused. Where steps are clipped, it is what clipping has left.
 
 What a device keeps moves when its answer counts in a round. If the answer was lost or late, it is
 what it was before, of which the device learns with its next model: one bit, not counted.
@@ -81,15 +83,17 @@ SubCenterSection = Annotated[
 
 
 def feddyn_gradient(update: Update, alpha: float) -> torch.Tensor:
-    """g_i after a round; before it, it was minus the job's shift."""
+    """g_i after a round; before it, it was what the job took away."""
     step = -alpha * (update.model - update.job.start)
-    return step if update.job.shift is None else step - update.job.shift  # Eq. (4)
+    shift = update.job.whole_shift
+    return step if shift is None else step - shift  # Eq. (4)
 
 
 def scaffold_control(update: Update) -> torch.Tensor:
-    """c_i after a round, from the job's shift c - c_i: the mean gradient of its local steps."""
+    """c_i after a round, from the job's c - c_i: the mean gradient of its local steps."""
     moved = (update.job.start - update.model) / (update.num_steps * update.learning_rate)
-    return moved if update.job.shift is None else moved - update.job.shift  # SCAFFOLD, Eq. (4) II
+    shift = update.job.whole_shift
+    return moved if shift is None else moved - shift  # SCAFFOLD
 
 
 def fedexp_step(mean_square: float, square_of_mean: float, epsilon: float) -> float:
@@ -129,9 +133,8 @@ class SDyn:
     def job(
         self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object
     ) -> Job:
-        gradient = self.gradients.get(device)
-        shift = None if gradient is None else -gradient
-        return Job(device, model, tag, pull=self.params.alpha, shift=shift)  # Eq. (3)
+        own = self.gradients.kept(device)
+        return Job(device, model, tag, pull=self.params.alpha, less=own)  # Eq. (3)
 
     def merge(
         self, model: torch.Tensor, answers: deque[Update], devices: list[NodeId]
@@ -157,15 +160,13 @@ class SScaffoldExp:
         forget(self.controls, devices, self.params.on_new_model)
 
     def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
-        return mean_state(self.controls, devices, model)  # SCAFFOLD, Alg. 1 l.17
+        return mean_state(self.controls, devices, model)  # SCAFFOLD
 
     def job(
         self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object
     ) -> Job:
-        assert control is not None
-        own = self.controls.get(device)
-        shift = control if own is None else control - own
-        return Job(device, model, tag, shift=shift)  # SCAFFOLD, Alg. 1 l.10
+        own = self.controls.kept(device)
+        return Job(device, model, tag, shift=control, less=own)  # SCAFFOLD
 
     def merge(
         self, model: torch.Tensor, answers: deque[Update], devices: list[NodeId]
@@ -179,7 +180,7 @@ class SScaffoldExp:
             mean_square += float(change.dot(change)) / count
             self.controls[update.node] = scaffold_control(update)
         step = fedexp_step(mean_square, float(mean.dot(mean)), self.params.epsilon)
-        return model + step * mean  # SCAFFOLD, Alg. 1 l.17
+        return model + step * mean  # SCAFFOLD with FedExP
 
 
 def _s_avg(params: SAvgSection) -> SampleMean:

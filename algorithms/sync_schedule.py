@@ -41,7 +41,7 @@ class PerGroupSchedule(Section):
     """S times a factor of the group's own."""
 
     kind: Literal["per-group"] = "per-group"
-    factors: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1)
+    factors: tuple[Annotated[float, Field(ge=0, le=1e6)], ...] = Field(min_length=1)
     """One for each gateway, in the topology's order."""
 
     def sync_time_s(self, base_s: float, number: int, group: int) -> float:
@@ -61,7 +61,9 @@ class AdaptiveSchedule(Section):
     factor: float = Field(1.2, gt=1)
     """By which the next round is longer or shorter."""
     least_s: float = Field(0.0, ge=0, le=LONGEST_S)
+    """The sync time is never shorter."""
     most_s: float = Field(LONGEST_S, gt=0, le=LONGEST_S)
+    """Nor longer."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

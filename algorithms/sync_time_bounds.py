@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, sqrt
+from math import ceil, sqrt
 from typing import NamedTuple
 
 Rounds = Sequence[Sequence[int]]
@@ -101,11 +101,6 @@ def _mean_square(iterations: int) -> float:
     return (iterations - 1) * (2 * iterations - 1) / 6  # Appendix E
 
 
-def most_iterations(sync_time_s: float, shortest_s: float) -> int:
-    """t_i^max, where no iteration is shorter than c_i."""
-    return max(1, ceil(sync_time_s / shortest_s))  # Eq. (22)
-
-
 def corollary_rate(rounds: int, smoothness: float) -> float:
     return min(1 / sqrt(rounds), 1 / smoothness)  # Corollary 1
 
@@ -113,33 +108,9 @@ def corollary_rate(rounds: int, smoothness: float) -> float:
 def corollary_bound(
     constants: Constants, rounds: int, most: Sequence[int], sizes: Sequence[int]
 ) -> Terms:
-    """Corollary 1: Theorem 2 at its rate, with every t_i at its most."""
+    """Corollary 1: Theorem 2 at its rate, with every t_i at its most, t_i^max of (22)."""
     rate = corollary_rate(rounds, constants.smoothness)
     return global_bound(constants, rate, [list(most)] * rounds, sizes)  # Appendix E
-
-
-def mean_iterations(sync_time_s: float, shift_s: float, mean_s: float) -> float:
-    """E t_i where iterations last ``shift_s`` and an exponential time more: a renewal process.
-
-    t > n if n iterations take less than S, which is an Erlang distribution.
-    """
-    if shift_s == 0:
-        return 1 + sync_time_s / mean_s
-    expected, n = 1.0, 1
-    while n * shift_s < sync_time_s:
-        left_s = sync_time_s - n * shift_s
-        expected += erlang(left_s / mean_s, n) if mean_s else 1.0
-        n += 1
-    return expected
-
-
-def erlang(x: float, n: int) -> float:
-    """The chance that n exponential times of mean 1 take less than x."""
-    term = none = exp(-x)
-    for k in range(1, n):
-        term *= x / k
-        none += term
-    return max(0.0, 1 - none)
 
 
 # Ours

@@ -36,9 +36,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from algorithms.rounds import GatewayRounds, GatewayUpdate, Gathering, Order
 from algorithms.rules import weighted_mean
@@ -52,7 +52,7 @@ from algorithms.sync_schedule import (
 from simulator.errors import UserError
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Update
 from simulator.kernel import Simulation
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.units import NodeId, to_ns
 
 if TYPE_CHECKING:
@@ -74,10 +74,20 @@ class SyncTimeSection(Section):
     """Groups' differences count by their mean step, whole, or by mean step times mean t_i."""
     gradient_bound: float | None = Field(None, gt=0)
     """G of Remark 3, from which and t_i each group has its step size; unset: [training]'s."""
-    gateway_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    gateway_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A gateway closes an iteration after this time with what has come; unset: it waits."""
-    cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    cloud_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """The same for the cloud's round."""
+
+    @model_validator(mode="after")
+    def _may_grow(self) -> Self:
+        schedule = self.schedule
+        if isinstance(schedule, AdaptiveSchedule) and not (self.sync_time_s or schedule.least_s):
+            raise ValueError(
+                "schedule.kind = 'adaptive' makes S longer by a factor, and sync_time_s = 0 stays "
+                "0; give sync_time_s or schedule.least_s above 0"
+            )
+        return self
 
 
 def mean_step(start: torch.Tensor, end: torch.Tensor, iterations: int) -> torch.Tensor:

@@ -36,7 +36,7 @@ from algorithms.sub_center import SDynSection, SubCenterSection, sub_center_rule
 from simulator.errors import UserError
 from simulator.events import Alarm, Arrived, Event, Lost
 from simulator.kernel import Simulation
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.units import NodeId, Time, to_seconds
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class TwoLevelSection(Section):
     """What sub-centers and their devices do in a round; s-dyn where no name is given."""
     gateway_rounds: int = Field(8, ge=1)
     """R: rounds inside a sub-center per upload."""
-    gateway_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    gateway_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A sub-center closes its round after this time with what has come; unset: it waits."""
-    cloud_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    cloud_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """An upload waits at most so long in the cloud's buffer; unset: until K are there."""
 
     @model_validator(mode="before")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 DRIVERS = Path(__file__).parent / "peers"
 MODELS = {"mlp": 5.0, "cnn": 2.0}
 """And how many times as fast as each peer ours should be."""
-TWO_PROCESSES = 1.7
+TWO_WORKERS = 1.7
 """How many times as fast as one of ours."""
 CLASSES = 10
 LONGEST_S = 1800
@@ -174,9 +174,9 @@ def same_training(results: dict[str, dict[str, Answer]]) -> None:
 
 
 def goals(results: dict[str, dict[str, Answer]]) -> None:
-    """Ours against each peer at the same number of cores, and two of our processes against one."""
+    """Ours against each peer at the same number of cores, and two workers of ours against one."""
     pairs = [("ours" if ROWS[peer].cores == 1 else "ours-2", peer, MODELS) for peer in PEERS]
-    pairs.append(("ours-2", "ours", dict.fromkeys(MODELS, TWO_PROCESSES)))
+    pairs.append(("ours-2", "ours", dict.fromkeys(MODELS, TWO_WORKERS)))
     for ours, other, wanted in pairs:
         for model, goal in wanted.items():
             try:
@@ -206,9 +206,7 @@ def main() -> None:
     print(f"best of {options.rounds} rounds; load of the machine before: {load:.1f}")
     table(results, reasons)
     if "flwr" in results or "ours-2" in results:
-        print(
-            "flwr: a Ray worker on each of two cores; ours-2: two worker processes on the same two"
-        )
+        print("flwr: a Ray worker on each of two cores; ours-2: two workers on the same two")
     same_training(results)
     goals(results)
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from ns3_scenarios.validate import Fidelity, Played, goals
-from simulator.plots import COLOURS
+from simulator.figures import COLOURS
 
 _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 

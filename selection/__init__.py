@@ -8,8 +8,6 @@ from pydantic import Field
 
 from selection.alike import Alike, AlikeGradients, AlikeGradientsSection, AlikeSection
 from selection.associators import (
-    Balanced,
-    BalancedSection,
     Nearest,
     NearestSection,
     Random,
@@ -52,7 +50,6 @@ ASSOCIATORS: dict[str, Any] = {
     "nearest": Nearest,
     "random": Random,
     "shares": Shares,
-    "balanced": Balanced,
     "rfl-ha": RflHa,
     "utility-ilp": UtilityAssociation,
     "alike": Alike,
@@ -73,7 +70,6 @@ SelectionSection = Annotated[
 AssociationSection = Annotated[
     NearestSection
     | RandomSection
-    | BalancedSection
     | SharesSection
     | RflHaSection
     | UtilityAssociationSection

@@ -61,9 +61,8 @@ def regroup(
         return {}
     reachable, links_s = links_of(devices, gateways, sim.topology.reach, sim.estimate)
     features = np.array([looks[device] for device in devices], dtype=float)
-    equal = params.sizes == "equal"
     found = group(
-        features, reachable, links_s, equal_sizes=equal, solver=params.solver, gap=params.gap
+        features, reachable, links_s, sizes=params.sizes, solver=params.solver, gap=params.gap
     )
     answers.note(sim, "association", found)
     return {d: gateways[column] for d, column in zip(devices, found.gateways, strict=True)}

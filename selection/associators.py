@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 
 from selection.groups import group
 from selection.milp import Solver
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.kernel import Simulation
 
 Estimate = Callable[[NodeId, NodeId], Time]
-First = Literal["nearest", "random", "balanced"]
+First = Literal["nearest", "random", "equal"]
 
 
 class Associator(Protocol):
@@ -38,7 +38,7 @@ class ReassociatorSection(Section):
     every_epochs: int = Field(10, ge=1)
     """Devices are assigned anew after every so many cloud epochs."""
     first: First = "random"
-    """Who belongs where before that."""
+    """Who belongs where before that; equal: groups of equal size with the shortest uplinks."""
 
 
 @runtime_checkable
@@ -106,13 +106,24 @@ class SharesSection(Section):
     name: Literal["shares"]
     shares: tuple[PositiveFloat, ...] | None = Field(None, min_length=1)
     """Of all devices, one for each gateway in the topology's order; unset: equal ones."""
-    together: Literal["in-turn", "by-delay"] = "in-turn"
-    """Gateways take devices in turn; or the fastest go to the first, the next to the second."""
+    together: Literal["in-turn", "by-delay", "nearest"] = "in-turn"
+    """Gateways take devices in turn; or the fastest go to the first, the next to the second; or
+    the shortest uplinks, with the sizes as far as reach allows."""
+    solver: Solver = "auto"
+    """Of nearest. auto: Gurobi where its licence allows the size, else HiGHS."""
+
+    @model_validator(mode="after")
+    def _solver_where_it_counts(self) -> Self:
+        if self.solver != "auto" and self.together != "nearest":
+            raise ValueError(
+                f"solver = {self.solver!r} is for together = 'nearest'; delete one of them"
+            )
+        return self
 
 
 @dataclass
 class Shares:
-    """Groups of given sizes: equal, unequal, or devices of like delays together."""
+    """Groups of given sizes: equal or unequal, mixed, of like delays, or near their gateways."""
 
     params: SharesSection
     uses_gradients: ClassVar[bool] = False
@@ -120,7 +131,11 @@ class Shares:
     def associate(
         self, topology: Topology, estimate: Estimate, rng: np.random.Generator
     ) -> dict[NodeId, NodeId]:
-        sizes = dict(zip(topology.gateways, self._sizes(topology), strict=True))
+        shares = self._shares(topology)
+        if self.params.together == "nearest":
+            return self._nearest(topology, estimate, shares)
+        counts = divided(len(topology.devices), shares)
+        sizes = dict(zip(topology.gateways, counts, strict=True))
         room, found = dict(sizes), {}
         for device in self._ordered(topology, estimate):
             open_ = [gateway for gateway in topology.reach(device) if room[gateway]]
@@ -128,21 +143,32 @@ class Shares:
                 raise UserError(
                     f"[association] shares: no room for {topology.nodes[device].name!r} at any "
                     f"gateway in its reach, with groups of {', '.join(map(str, sizes.values()))}; "
-                    "use other shares, a larger topology.reach, or another association"
+                    "use other shares, a larger topology.reach, together = 'nearest', or another "
+                    "association"
                 )
             found[device] = self._choose(sorted(open_), room, sizes)
             room[found[device]] -= 1
         return {device: found[device] for device in topology.devices}
 
-    def _sizes(self, topology: Topology) -> list[int]:
-        count, gateways = len(topology.devices), len(topology.gateways)
+    def _shares(self, topology: Topology) -> tuple[float, ...]:
+        gateways = len(topology.gateways)
         shares = self.params.shares or (1.0,) * gateways
         if len(shares) != gateways:
             raise UserError(
                 f"association.shares has {len(shares)} shares for {gateways} gateways; "
                 "give one for each"
             )
-        return divided(count, shares)
+        return shares
+
+    def _nearest(
+        self, topology: Topology, estimate: Estimate, shares: tuple[float, ...]
+    ) -> dict[NodeId, NodeId]:
+        gateways, devices = topology.gateways, topology.devices
+        reachable, links_s = links_of(devices, gateways, topology.reach, estimate)
+        alike = np.zeros((len(devices), 0))
+        solver = self.params.solver
+        found = group(alike, reachable, links_s, sizes=shares, solver=solver, gap=0.0)
+        return {d: gateways[c] for d, c in zip(devices, found.gateways, strict=True)}
 
     def _ordered(self, topology: Topology, estimate: Estimate) -> list[NodeId]:
         """Who can go to few gateways chooses first, or who is fast."""
@@ -167,29 +193,6 @@ def divided(count: int, shares: Sequence[float]) -> list[int]:
     for i in by_remainder[: count - sum(sizes)]:
         sizes[i] += 1
     return sizes
-
-
-class BalancedSection(Section):
-    name: Literal["balanced"]
-    solver: Solver = "auto"
-    """auto: Gurobi where its licence allows the size, else HiGHS."""
-
-
-@dataclass
-class Balanced:
-    """Groups of equal size (± 1), as far as reach allows; among those the shortest uplinks."""
-
-    params: BalancedSection
-    uses_gradients: ClassVar[bool] = False
-
-    def associate(
-        self, topology: Topology, estimate: Estimate, rng: np.random.Generator
-    ) -> dict[NodeId, NodeId]:
-        gateways, devices = topology.gateways, topology.devices
-        reachable, links_s = links_of(devices, gateways, topology.reach, estimate)
-        nothing = np.zeros((len(devices), 0))
-        found = group(nothing, reachable, links_s, solver=self.params.solver, gap=0.0)
-        return {d: gateways[c] for d, c in zip(devices, found.gateways, strict=True)}
 
 
 def links_of(
@@ -217,6 +220,6 @@ def first_association(
             return Nearest(NearestSection()).associate(topology, estimate, rng)
         case "random":
             return Random(RandomSection(name="random")).associate(topology, estimate, rng)
-        case "balanced":
-            section = BalancedSection(name="balanced")
-            return Balanced(section).associate(topology, estimate, rng)
+        case "equal":
+            section = SharesSection(name="shares", together="nearest")
+            return Shares(section).associate(topology, estimate, rng)

@@ -1,26 +1,31 @@
-"""Groups of about equal size that look alike: which gateway each device belongs to, by a program.
+"""Groups that look alike: which gateway each device belongs to, by a program.
 
 What a device looks like is a vector: its shares of labels, or a sketch of its gradient. A group
 looks like everybody if the differences of its members from the mean of all add up to nothing:
 
     min  sum_jc t_jc + w sum_j s_j + eps sum_ij l_ij I_ij
     s.t. t_jc >= +-sum_i I_ij (h_ic - mean_c)           how far group j is off in component c
-         floor(N/G) - s_j <= sum_i I_ij <= ceil(N/G) + s_j          if sizes are to be equal
+         floor(N_j) - s_j <= sum_i I_ij <= ceil(N_j) + s_j          unless sizes are free
          sum_j I_ij = 1,  I binary, only where device i reaches gateway j
 
-l_ij, from 0 to 1, is how long the link takes: among groups that are equally alike, and of equal
-size, the nearest. Variables only for links that there are, as in ``selection.ilp``.
+N_j is N/G, or as many as gateway j is to have. l_ij, from 0 to 1, is how long the link takes: among
+groups that are equally alike, and of such sizes, the nearest. Variables only for links that there
+are, as in ``selection.ilp``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 
 from selection.milp import Milp, Solver, solve
 
+Sizes = Literal["equal", "free"] | Sequence[float]
+"""Or shares of all devices, one for each gateway."""
 _SIZE_WEIGHT = 10.0
 _LINK_WEIGHT = 1e-3
 """Of all links together."""
@@ -42,7 +47,7 @@ def group(
     reachable: np.ndarray,
     links_s: np.ndarray,
     *,
-    equal_sizes: bool = True,
+    sizes: Sizes = "equal",
     solver: Solver = "auto",
     gap: float = 0.02,
 ) -> Grouped:
@@ -50,7 +55,7 @@ def group(
 
     Every device reaches a gateway.
     """
-    links = _Links.of(features, reachable, links_s, equal_sizes)
+    links = _Links.of(features, reachable, links_s, sizes)
     solution = solve(links.problem(), fallback=links.greedy, solver=solver, gap=gap)
     on = solution.x[: len(links.device)] > 0.5
     gateways = np.full(len(features), -1)
@@ -69,34 +74,29 @@ class _Links:
     cost: np.ndarray
     devices: int
     gateways: int
-    equal_sizes: bool
+    least: np.ndarray
+    """Devices of each gateway."""
+    most: np.ndarray
     unit: float
     """What the differences were divided by."""
 
     @classmethod
     def of(
-        cls, features: np.ndarray, reachable: np.ndarray, links_s: np.ndarray, equal_sizes: bool
+        cls, features: np.ndarray, reachable: np.ndarray, links_s: np.ndarray, sizes: Sizes
     ) -> _Links:
         device, gateway = np.nonzero(reachable)
         off = features - features.mean(axis=0)
         unit = float(np.abs(off).max(initial=0.0)) or 1.0
         cost = links_s[device, gateway] / (links_s[device, gateway].max() or 1.0)
         devices, gateways = reachable.shape
-        return cls(
-            device, gateway, off[device] / unit, cost, devices, gateways, equal_sizes, unit
-        )  # fmt: skip
+        least, most = _bounds(reachable, sizes)
+        return cls(device, gateway, off[device] / unit, cost, devices, gateways, least, most, unit)
 
     def sums(self, on: np.ndarray) -> np.ndarray:
         """Gateways x components."""
         total = np.zeros((self.gateways, self.off.shape[1]))
         np.add.at(total, self.gateway[on], self.off[on])
         return total
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The least and the most of equal ones; gateways that nobody reaches have none."""
-        alive = len(np.unique(self.gateway))
-        return self.devices // alive, -(-self.devices // alive)
 
     def problem(self) -> Milp:
         """Variables: a binary for each link, t_jc, s_j."""
@@ -110,7 +110,6 @@ class _Links:
         members = sparse.csr_array((np.ones(count), (gateway, np.arange(count))))
         once = sparse.csr_array((np.ones(count), (self.device, np.arange(count))))
         t, s = sparse.eye_array(offs), sparse.eye_array(groups)
-        least, most = self.sizes if self.equal_sizes else (-np.inf, np.inf)
         rows = sparse.block_array(
             [[sums, -t, None], [sums, t, None], [members, None, s], [members, None, -s],
              [once, None, None]], format="csr",
@@ -123,11 +122,11 @@ class _Links:
             ],
             rows=rows,
             row_lower=np.r_[
-                -infinite[0], np.zeros(offs), np.full(groups, least), -infinite[1],
+                -infinite[0], np.zeros(offs), self.least[alive], -infinite[1],
                 np.ones(self.devices),
             ],
             row_upper=np.r_[
-                np.zeros(offs), infinite[0], infinite[1], np.full(groups, most),
+                np.zeros(offs), infinite[0], infinite[1], self.most[alive],
                 np.ones(self.devices),
             ],
             lower=np.zeros(count + offs + groups),
@@ -146,7 +145,6 @@ class _Links:
         starts = np.flatnonzero(np.diff(self.device, prepend=-1))
         choices = np.split(np.arange(len(on)), starts[1:])
         choices.sort(key=lambda links: (len(links), -np.abs(self.off[links[0]]).sum()))
-        most = self.sizes[1] if self.equal_sizes else self.devices
         for links in choices + choices:
             for link in links[on[links]]:
                 on[link] = False
@@ -154,7 +152,7 @@ class _Links:
                 sizes[self.gateway[link]] -= 1
             there = self.gateway[links]
             worse = ((sums[there] + self.off[links]) ** 2 - sums[there] ** 2).sum(axis=1)
-            full = np.where(sizes[there] >= most, float(self.devices) ** 3, 0.0)
+            full = np.where(sizes[there] >= self.most[there], float(self.devices) ** 3, 0.0)
             best = links[(worse + full + _LINK_WEIGHT * self.cost[links]).argmin()]
             on[best] = True
             sums[self.gateway[best]] += self.off[best]
@@ -164,6 +162,17 @@ class _Links:
     def _whole(self, on: np.ndarray) -> np.ndarray:
         alive = np.unique(self.gateway)
         sizes = np.bincount(self.gateway[on], minlength=self.gateways)[alive]
-        least, most = self.sizes if self.equal_sizes else (0, self.devices)
-        slack = np.maximum(np.maximum(least - sizes, sizes - most), 0)
+        off = np.maximum(self.least[alive] - sizes, sizes - self.most[alive])
+        slack = np.maximum(off, 0)
         return np.concatenate([on, np.abs(self.sums(on))[alive].ravel(), slack])
+
+
+def _bounds(reachable: np.ndarray, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the most devices of each gateway; one that nobody reaches has none."""
+    devices, gateways = reachable.shape
+    if sizes == "free":
+        return np.full(gateways, -np.inf), np.full(gateways, np.inf)
+    shares = np.ones(gateways) if sizes == "equal" else np.array(sizes, float)
+    shares[~reachable.any(axis=0)] = 0
+    exact = (devices * shares / shares.sum()).round(9)
+    return np.floor(exact), np.ceil(exact)

@@ -12,6 +12,9 @@ from simulator.units import SECOND, NodeId, Time
 if TYPE_CHECKING:
     from simulator.kernel import Simulation
 
+_SHORTEST_S = 1e-9
+"""No latency is less, where rounds take no time: rates and weights are made of its inverse."""
+
 
 class Running(NamedTuple):
     """A device's round that is not over."""
@@ -56,8 +59,10 @@ class Ledger:
         To it is added what rounds with the device's last gateway took longer than believed.
         """
         seen = self.seen.get(gateway, {}).get(device)
-        if seen is not None:
-            return seen.latency_s
+        latency_s = self._believed_s(sim, gateway, device) if seen is None else seen.latency_s
+        return max(latency_s, _SHORTEST_S)
+
+    def _believed_s(self, sim: Simulation, gateway: NodeId, device: NodeId) -> float:
         estimate_s = self._estimate_s(sim, gateway, device)
         last = self.last_gateway.get(device)
         if last is None:
@@ -73,7 +78,7 @@ class Ledger:
 
     def rate(self, sim: Simulation, gateway: NodeId, device: NodeId) -> float:
         """R_ij = M / tau_ij, at most the budget: a gateway can hold a lone device to that."""
-        rate = sim.learner.model_bytes / max(self.latency_s(sim, gateway, device), 1e-9)
+        rate = sim.learner.model_bytes / self.latency_s(sim, gateway, device)
         return rate if self.budget is None else min(rate, self.budget)
 
     def free(self, gateway: NodeId) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import Field
@@ -99,16 +100,21 @@ class DeviceManager:
             self.ledger.gradients.update(device, sketch.sketch(self._gradient(update)))
             self.untold[gateway][device] = True
 
+    @cached_property
+    def _questioner(self) -> Questioner | None:
+        """Kept, for asking whether it is one takes 20 microseconds."""
+        return self.associator if isinstance(self.associator, Questioner) else None
+
     def _pass_on(self, gateway: NodeId, device: NodeId) -> None:
-        if isinstance(self.associator, Questioner):
-            told = self.untold_bytes.get(gateway, 0) + self.associator.report_bytes(device)
+        if self._questioner is not None:
+            told = self.untold_bytes.get(gateway, 0) + self._questioner.report_bytes(device)
             self.untold_bytes[gateway] = told
-            self.associator.learn(device)
+            self._questioner.learn(device)
 
     def report_bytes(self, sim: Simulation, device: NodeId) -> int:
         losses = _NUMBER_BYTES if self.selector.uses_losses else 0
-        if isinstance(self.associator, Questioner):
-            losses += self.associator.report_bytes(device)
+        if self._questioner is not None:
+            losses += self._questioner.report_bytes(device)
         sketch = self._sketch(sim)
         if sketch is None or not self.devices_sketch or not self._can_sketch(device):
             return losses

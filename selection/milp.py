@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -59,7 +59,7 @@ class Solution:
     fallback: bool
     """No solver had an answer, the fallback's was taken."""
     reason: str
-    """Why those before the one who answered did not; empty if it was the first."""
+    """Why those before the one who answered did not, or its own answer is not proven; or empty."""
 
 
 class _NoAnswer(Exception):
@@ -89,8 +89,15 @@ def solve(
         except _NoAnswer as error:
             reasons.append(str(error))
         else:
-            return _solution(problem, x, bound, name, reasons)
+            solution = _solution(problem, x, bound, name, reasons)
+            if not solution.gap <= gap + 1e-6:
+                return replace(solution, reason="; ".join([*reasons, _unproven(name, gap)]))
+            return solution
     return _solution(problem, fallback(), np.nan, "greedy", reasons)
+
+
+def _unproven(name: str, gap: float) -> str:
+    return f"{_NAMES[name]} stopped at its limit on work, with an answer, but not proven to {gap:g}"
 
 
 def _solution(
@@ -98,7 +105,8 @@ def _solution(
 ) -> Solution:
     x = np.where(problem.binary, np.round(x), x)
     objective = float(problem.objective @ x)
-    gap = np.maximum(bound - objective, 0.0) / max(abs(objective), 1e-12)  # a nan stays one
+    apart = np.maximum(bound - objective, 0.0)  # a nan stays one
+    gap = 0.0 if apart < 1e-9 else apart / max(abs(objective), 1e-12)
     failed = name == "greedy" and bool(reasons)
     return Solution(x, objective, name, float(gap), failed, "; ".join(reasons))
 
@@ -218,6 +226,7 @@ def _highs_model(problem: Milp) -> Any:
 
 
 _SOLVERS = {"gurobi": _gurobi, "highs": _highs}
+_NAMES = {"gurobi": "Gurobi", "highs": "HiGHS"}
 _ORDER: dict[Solver, tuple[str, ...]] = {
     "auto": ("gurobi", "highs"),
     "gurobi": ("gurobi",),

@@ -41,7 +41,7 @@ class OortSection(SelectorSection):
     penalty: float = Field(2.0, ge=0)
     """alpha: exponent of (T / latency) for devices slower than the preferred duration T."""
     cut_off: float = Field(0.95, gt=0, le=1)
-    """c: who has less than this share of the K-th best utility is not exploited."""
+    """c: who has less than this share of the (1 - epsilon) K-th best utility is not exploited."""
     pacer_window: int = Field(20, ge=1)
     """W: selections over which gained utility is compared before T is relaxed."""
     preferred_share: float = Field(0.3, gt=0, le=1)
@@ -75,9 +75,10 @@ class Oort:
         rng = sim.rng(Stream.SELECTION, gateway)
         new = [d for d in idle if d not in ledger.losses]
         known = [d for d in idle if d in ledger.losses]
+        share = self._exploration(ledger, gateway)
         explored = self._explore(sim, ledger, gateway, new, rng)
-        exploited = self._exploit(sim, ledger, gateway, known, rng)
-        return _merged(explored, exploited, self._exploration(ledger, gateway))
+        exploited = self._exploit(sim, ledger, gateway, known, rng, 1 - share if new else 1.0)
+        return _merged(explored, exploited, share)
 
     def _exploration(self, ledger: Ledger, gateway: NodeId) -> float:
         params, past = self.params, ledger.selections[gateway] - 1
@@ -88,13 +89,14 @@ class Oort:
         self, sim: Simulation, ledger: Ledger, gateway: NodeId, new: list[NodeId],
         rng: np.random.Generator,
     ) -> list[NodeId]:  # fmt: skip
-        """By speed, the only thing that is known of them (Alg. 1 l.16)."""
+        """By speed, the only thing that is known of them."""
         return _drawn(new, [1 / ledger.latency_s(sim, gateway, d) for d in new], rng)
 
     def _exploit(
         self, sim: Simulation, ledger: Ledger, gateway: NodeId, known: list[NodeId],
-        rng: np.random.Generator,
+        rng: np.random.Generator, share: float,
     ) -> list[NodeId]:  # fmt: skip
+        """``share`` of K places are theirs: 1 - epsilon while there is somebody to explore."""
         if not known:
             return []
         utilities = self._utilities(sim, ledger, gateway, known)
@@ -103,10 +105,11 @@ class Oort:
         for i in by_utility:  # K: so many of the best fit
             free -= ledger.rate(sim, gateway, known[i])
             count += free >= 0
-        worst = utilities[by_utility[max(count, 1) - 1]]
+        count = max(1, int(share * count))
+        worst = utilities[by_utility[count - 1]]
         admitted = [i for i in by_utility if utilities[i] >= self.params.cut_off * worst]
         chosen = _drawn([known[i] for i in admitted], [utilities[i] for i in admitted], rng)
-        gained = sum(utilities[known.index(d)] for d in chosen[: max(count, 1)])
+        gained = sum(utilities[known.index(d)] for d in chosen[:count])
         self._pacer(gateway).gained.append(float(gained))
         rest = [known[i] for i in by_utility if i not in frozenset(admitted)]
         return chosen + rest
@@ -122,11 +125,11 @@ class Oort:
         statistical = statistical + np.sqrt(0.1 * math.log(now) / last)
         latency = np.array([ledger.latency_s(sim, gateway, d) for d in known])
         preferred = self._preferred_s(ledger, gateway, latency)
-        slow = np.where(latency > preferred, (preferred / latency) ** params.penalty, 1.0)
+        slow = np.minimum(preferred / latency, 1.0) ** params.penalty
         return statistical * slow  # Eq. (2)
 
     def _preferred_s(self, ledger: Ledger, gateway: NodeId, latency: np.ndarray) -> float:
-        """T; relaxed when less utility is gained than in the window before (Alg. 1 l.8)."""
+        """T; relaxed when less utility is gained than in the window before."""
         pacer, window = self._pacer(gateway), self.params.pacer_window
         if len(pacer.gained) >= 2 * window:
             if sum(pacer.gained[:window]) > sum(pacer.gained[window:]):

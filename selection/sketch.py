@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 
 from simulator.rng import Stream, generator
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 
 _FLOAT_BYTES = 4
 _SEED_BYTES = 8
@@ -47,7 +47,7 @@ class SketchBase(Section):
     """Every device reports its gradient before the run: over the network, or at no cost at all."""
     warm_up_share: float = Field(0.5, gt=0, le=1)
     """A gateway passes gradients on when so many of its devices have reported; the paper: all."""
-    warm_up_timeout_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    warm_up_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """A device that has not reported after this time is given up; unset: as the algorithm does."""
 
     @property

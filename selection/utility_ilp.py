@@ -28,7 +28,7 @@ from topologies import Topology
 
 @dataclass
 class Answers:
-    """How often each solver has answered, and why those before it did not."""
+    """How often each solver has answered; why those before it did not, or nothing is proven."""
 
     by_solver: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)

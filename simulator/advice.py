@@ -13,9 +13,14 @@ from algorithms.sub_center import SDynSection
 from algorithms.sync_time_hfl import SyncTimeSection
 from algorithms.two_level import TwoLevelSection
 from simulator.errors import UserError
-from simulator.networks.drawn import DrawnSection
+from simulator.networks.drawn import DrawnNetwork, DrawnSection
+from simulator.parts import FOREVER
 from simulator.scenario import Scenario
-from topologies import load_topology
+from simulator.units import FlowId, NodeId
+from topologies import Topology, load_topology
+
+_STEPS = 1000
+"""Global steps for which drawn delays are looked at."""
 
 
 def warnings_of(scenario: Scenario, base: Path) -> list[str]:
@@ -33,20 +38,49 @@ def warnings_of(scenario: Scenario, base: Path) -> list[str]:
 
 
 def _about_rate(scenario: Scenario, cloud: HgaGSection, base: Path) -> list[str]:
-    """In the paper zeta is twice Gamma (Section 2), and Gamma_max is in units of drawn delays."""
+    """Where delays are not drawn, zeta is twice Gamma, as the paper has it in Section 2."""
+    topology = load_topology(scenario.topology, scenario.run.seed, base)
+    buffer = min(cloud.buffer, len(topology.gateways))
     if isinstance(scenario.network, DrawnSection):
-        staleness, because = float(scenario.network.gamma_max), "network.gamma_max"
+        network = DrawnNetwork.build(scenario.network, topology, scenario.run.seed, base)
+        staleness, cached_age = _oldest(network, topology, buffer)
+        because = f"the drawn delays' longest in {_STEPS} global steps"
     else:
-        topology = load_topology(scenario.topology, scenario.run.seed, base)
-        staleness = max(1.0, len(topology.gateways) / cloud.buffer)
-        because = "M / K global steps, if all sub-centers are equally fast"
-    most = most_global_rate(staleness, 2 * staleness)
+        staleness = max(1.0, len(topology.gateways) / buffer)
+        cached_age = 2 * staleness
+        because = "M / K, if all sub-centers are equally fast"
+    most = most_global_rate(staleness, cached_age)
     if cloud.rate <= most:
         return []
     return [
         f"algorithm.cloud.rate = {cloud.rate:g} is above {most:.3g}, HGA-FL's limit (68) for a "
-        f"staleness of {staleness:g} ({because}) and cached differences twice as old"
+        f"staleness of {staleness:g} global steps ({because}) and cached differences of "
+        f"{cached_age:g}"
     ]
+
+
+def _oldest(network: DrawnNetwork, topology: Topology, buffer: int) -> tuple[float, float]:
+    """Gamma_max and zeta_max in global steps, at least 1, if all devices always answer."""
+    now, epoch, staleness, cached_age = 0, 0, 1, 1
+    starts, cached = dict.fromkeys(topology.gateways, 0), dict[NodeId, int]()
+    flows: dict[FlowId, NodeId] = {}
+    idle = list(topology.gateways)
+    while epoch < _STEPS:
+        flows |= {
+            network.send(now, gateway, topology.cloud, 0): gateway for gateway in sorted(idle)
+        }
+        idle = []
+        while len(idle) < buffer:
+            done = network.advance(FOREVER)
+            assert done is not None
+            now = done.time
+            idle.append(flows.pop(done.flow))
+        for gateway in idle:
+            staleness = max(staleness, epoch - starts[gateway])
+            cached_age = max(cached_age, epoch - cached.get(gateway, epoch))
+            cached[gateway], starts[gateway] = starts[gateway], epoch + 1
+        epoch += 1
+    return staleness, cached_age
 
 
 def _about_alpha(scenario: Scenario, gateway: SDynSection, rounds: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,14 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from simulator.errors import UserError
 from simulator.folders import make_folder
 
 if TYPE_CHECKING:
     import pandas as pd
 
 advise_app = typer.Typer(
-    help="Advice on parameters: sync times, bounds of a run.", no_args_is_help=True
+    help="Advice on parameters: sync times, topologies, bounds of a run.", no_args_is_help=True
 )
 console = Console()
 
@@ -37,7 +39,7 @@ def sync_time(
         typer.Option("--time", min=0, help="S to look at, in seconds; may be repeated."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=5, help="Iterations of each group that are measured.")
+        int, typer.Option(min=5, help="Iterations of a group that are measured.")
     ] = 60,
     race: Annotated[
         int, typer.Option(min=0, help="Race so many S by short runs, halving them.")
@@ -56,13 +58,18 @@ def sync_time(
 
     loaded, base = Scenario.load(scenario, set_ or ()), scenario.parent
     total_s = sync_advice.system_time_s(loaded)
+    _check_times(times or [], total_s)
+    _check_rates(rates or [], race)
+    if race == 1:
+        raise UserError("--race 1: one S has nobody to race with; give 2 or more")
     section: Any = loaded.algorithm
     folder = out or Path("runs") / f"advice-{scenario.stem}"
     make_folder(folder, folder)
     delays = measure_delays(loaded, base, samples)
-    constants, sizes = estimate_constants(loaded, base)
+    constants, members = estimate_constants(loaded, base)
     table = sync_advice.bounds_over(
-        constants, sizes, delays, sorted(times or sync_advice.sync_times(delays, total_s)),
+        constants, list(members.values()), delays,
+        sorted(set(times or sync_advice.sync_times(delays, total_s))),
         total_s, section.normalise, loaded.run.seed,
     )  # fmt: skip
     table.to_csv(folder / "advice.csv", index=False)
@@ -70,7 +77,7 @@ def sync_time(
     heats = None
     if race:
         field = sync_advice.candidates(table, race, rates or [loaded.training.learning_rate])
-        heats = sync_advice.race(loaded, base, folder / "race", field, jobs, _say)
+        heats = sync_advice.race(loaded, base, folder / "race", field, jobs)
         heats.to_csv(folder / "race.csv", index=False)
         console.print(_race_table(heats))
     sync_advice.draw_advice(table, heats, folder / "advice.png")
@@ -83,6 +90,79 @@ def sync_time(
 
 
 @advise_app.command()
+def topology(
+    scenario: Annotated[
+        Path, typer.Argument(help="Scenario of star-ring-hfl (TOML).", metavar="SCENARIO")
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the scenario."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of table and plot (default: runs/advice-NAME).")
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(min=0, help="Target |gradient|^2, as a share of the one at the beginning."),
+    ] = 0.1,
+    by: Annotated[
+        str, typer.Option(help="Bound: corollary-1, theorem-1 or appendix.")
+    ] = "corollary-1",
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Global rounds of each topology that are measured.")
+    ] = 3,
+    samples: Annotated[int, typer.Option(min=1, help="Of each device, for its gradients.")] = 300,
+    race: Annotated[
+        int, typer.Option(min=0, max=4, help="Race so many, the first by seconds, by short runs.")
+    ] = 0,
+    rates: Annotated[
+        list[float] | None,
+        typer.Option("--rate", min=0, help="Step size in the race; may be repeated."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Runs of the race at a time.")] = 1,
+) -> None:
+    """Star or ring, above and below? By rounds, seconds and bytes: bounds, the network, a race."""
+    from simulator import topology_advice as advice
+    from simulator.scenario import Scenario
+    from simulator.topology_delays import measure_rounds
+
+    loaded, base = Scenario.load(scenario, set_ or ()), scenario.parent
+    reading = advice.reading_of(by)
+    _check_rates(rates or [], race)
+    folder = out or Path("runs") / f"advice-{scenario.stem}"
+    make_folder(folder, folder)
+    costs = measure_rounds(loaded, base, rounds)
+    facts = advice.facts_of(loaded, base, samples)
+    target = share * facts.gradient
+    table = advice.table_of(facts, costs, target, reading)
+    table.to_csv(folder / "advice.csv", index=False)
+    _say(", ".join(f"{name} = {value:.4g}" for name, value in advice.told(facts).items()))
+    console.print(_topologies_table(table, f"to |gradient|^2 = {target:.3g}, by {by}"))
+    for sentence in advice.explain(table, facts.shape):
+        _say(sentence)
+    heats = None
+    if race:
+        field = advice.candidates(table, race, rates or [loaded.training.learning_rate])
+        time_s = advice.race_time_s(loaded, costs)
+        heats = advice.race(loaded, base, folder / "race", field, time_s, jobs)
+        heats.to_csv(folder / "race.csv", index=False)
+        names = ("heat", "until, s", "topology", "step size", "score")
+        console.print(_table("race", names, heats))
+        best = advice.winner(heats)
+        _say(f"by the race: {best.topology} with step size {best.rate:g}")
+    advice.draw_advice(facts, costs, heats, target, reading, folder / "advice.png")
+    _say(f"written: {folder / 'advice.csv'}")
+    _say(f"written: {folder / 'advice.png'}")
+
+
+def _topologies_table(table: pd.DataFrame, title: str) -> Table:
+    names = ("topology", "a round, s", "MB", "rounds", "seconds", "GB", "at step size")
+    shown = table.assign(mb=table["round_bytes"] / 1e6, gb=table["bytes"] / 1e9)
+    columns = ["topology", "round_s", "mb", "rounds", "seconds", "gb", "rate"]
+    return _table(title, names, shown[columns])
+
+
+@advise_app.command()
 def bounds(
     folder: Annotated[Path, typer.Argument(help="Folder of a run of sync-time.", metavar="DIR")],
 ) -> None:
@@ -90,10 +170,32 @@ def bounds(
     from simulator.sync_bounds import bounds_of_run
 
     table, facts = bounds_of_run(folder)
+    normalise = facts.pop("normalise")
     _say(", ".join(f"{name} = {value:.4g}" for name, value in facts.items()))
+    _say(
+        "Lemma 1, the theorems, the corollary and 'mean steps' are for normalise = 'printed', "
+        f"'whole steps' for 'none' and 'fednova'; this run has {normalise!r}"
+    )
     if facts["step size"] > facts["1 / L"]:
         _say("the step size is above 1 / L: the theorems do not speak of such runs")
     console.print(_table("", [str(name) for name in table], table))
+
+
+def _check_times(times: Sequence[float], total_s: float) -> None:
+    for time_s in times:
+        if time_s > total_s:
+            raise UserError(
+                f"--time {time_s:g}: longer than T = {total_s:g} s, in which groups would never "
+                "meet; give at most T"
+            )
+
+
+def _check_rates(rates: Sequence[float], race: int) -> None:
+    if rates and not race:
+        raise UserError("--rate is the step size of a race; give --race, too")
+    for rate in rates:
+        if not 0 < rate < inf:
+            raise UserError(f"--rate {rate:g}: a step size is above 0, and finite")
 
 
 def _bounds_table(table: pd.DataFrame, title: str) -> Table:

@@ -131,7 +131,7 @@ def _tell_labels(scenario: Scenario, associator: Associator, learner: Learner) -
         raise UserError(
             "[association] name = 'alike' puts devices together by their labels, and there are "
             f"none (data set {scenario.data.name!r}, learning {scenario.run.learning!r}); use "
-            "'alike-gradients' or 'balanced'"
+            "'alike-gradients' or 'shares'"
         )
     labels, classes = learner.task.y_train.numpy(), learner.task.outputs
     for device, part in learner.task.parts.items():

@@ -13,10 +13,10 @@ from rich.console import Console
 from simulator.advise_cli import advise_app
 from simulator.errors import UserError
 from simulator.network_cli import network_app
+from simulator.report_cli import report, timeline
 from simulator.topology_cli import topology_app
 
 if TYPE_CHECKING:
-    from simulator.kernel import Simulation
     from simulator.scenario import Scenario
 
 app = typer.Typer(
@@ -31,6 +31,8 @@ app.add_typer(data_app, name="data", no_args_is_help=True)
 app.add_typer(topology_app, name="topology")
 app.add_typer(network_app, name="network")
 app.add_typer(advise_app, name="advise")
+app.command()(report)
+app.command()(timeline)
 console = Console()
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (TOML).", metavar="SCENARIO")]
@@ -39,7 +41,8 @@ Settings = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a key of the scenario."),
 ]
 Workers = Annotated[
-    int, typer.Option(min=1, max=1024, help="Processes that train; results do not depend on it.")
+    int,
+    typer.Option(min=1, max=1024, help="Threads or processes that train; results are the same."),
 ]
 RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="DIR...")]
 INTERRUPTED = 130
@@ -78,9 +81,10 @@ def run(
     """Run a scenario; results, plots and a summary land in a folder of their own."""
     loaded = _load(scenario, set_)
     folder = out or Path("runs") / f"{scenario.stem}-{loaded.run.seed}"
+    from simulator.progress import Bar
     from simulator.runner import start
 
-    with _Bar(loaded) as bar:
+    with Bar() as bar:
         summary = start(loaded, scenario.parent, folder, workers, bar.update)
     _tell(folder, summary)
 
@@ -97,31 +101,59 @@ def resume(
         raise UserError(f"{folder}: holds no run ({SCENARIO} is missing)")
     if (folder / SUMMARY).is_file():
         console.print(f"{folder} is complete already")
+    from simulator.progress import Bar
     from simulator.runner import resume as resume_run
 
-    with _Bar(_load(folder / SCENARIO, None)) as bar:
+    with Bar() as bar:
         summary = resume_run(folder, workers, bar.update)
     _tell(folder, summary)
 
 
+class EngineName(StrEnum):
+    local = "local"
+    ray = "ray"
+    dask = "dask"
+    slurm = "slurm"
+
+
 @app.command()
-def study(
+@app.command(name="study", help="The same as sweep.")
+def sweep(
     file: Annotated[Path, typer.Argument(help="Study file (TOML).", metavar="STUDY")],
     out: Annotated[
         Path | None, typer.Option(help="Folder of its runs (default: runs/NAME).")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Runs at a time.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Runs at a time (default: as many as cores)."),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant; may be repeated.")
     ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where: this machine, or a cluster that shares the folder.")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray or Dask cluster (default: one is made here).")
+    ] = None,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Parameter of submitit, as timeout_min=600."),
+    ] = None,
+    set_: Settings = None,
 ) -> None:
     """Run variants of a scenario with several seeds; a table and figures beside published numbers.
 
-    Runs that are done already are not run again: the same command continues a study.
+    Runs that are done already are not run again: the same command continues a study. A run that
+    fails does not stop the others; it is listed at the end.
     """
-    from simulator.study_run import conduct
+    from simulator.sweeps import engine_named
 
-    conduct(file, out or Path("runs") / file.stem, jobs, only or [], console)
+    chosen = engine_named(engine.value, address, slurm or [])
+    from simulator.study_run import Conductor
+
+    place = out or Path("runs") / file.stem
+    Conductor(place, chosen, jobs, console).conduct(file, only or [], set_ or [])
 
 
 @app.command()
@@ -221,19 +253,65 @@ def partition_(
     console.print(f"wrote {out}", highlight=False)
 
 
+class Style(StrEnum):
+    screen = "screen"
+    paper = "paper"
+
+
 @app.command()
 def plot(
-    folders: RunFolders,
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or of one study.", metavar="DIR...")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Folder for the pictures (default: the first DIR)."),
     ] = None,
+    style: Annotated[Style, typer.Option(help="What they are for.")] = Style.screen,
 ) -> None:
-    """Draw accuracy against simulated time, and bytes by kind."""
-    from simulator.plots import plot_runs
+    """Draw accuracy against simulated time, and bytes by kind; of a study all its figures.
 
-    for path in plot_runs(folders, out or folders[0]):
+    In the style of a paper: PDF and SVG for a column, fonts within; a study's table for LaTeX.
+    """
+    from simulator.figures import LOOKS
+    from simulator.plots import plot_runs
+    from simulator.recorder import STUDY
+
+    studies = [folder for folder in folders if (folder / STUDY).is_file()]
+    if studies and len(folders) > 1:
+        raise UserError(f"{studies[0]}: is a study; plot it alone, or some of the runs in it")
+    place = out or folders[0]
+    if studies:
+        from simulator.study_report import write_figures
+
+        written = write_figures(folders[0], place, LOOKS[style.value])
+    else:
+        written = plot_runs(folders, place, LOOKS[style.value])
+    for path in written:
         console.print(f"wrote {path}", highlight=False)
+
+
+class Target(StrEnum):
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+
+
+@app.command()
+def export(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or of studies.", metavar="DIR...")
+    ],
+    to: Annotated[Target, typer.Option(help="What is to read them.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Folder for TensorBoard (--logdir).")
+    ] = Path("tensorboard"),
+    uri: Annotated[str, typer.Option(help="Tracking URI of MLflow.")] = "sqlite:///mlflow.db",
+) -> None:
+    """Write finished runs for TensorBoard or MLflow; once each, however often this is done."""
+    from simulator.exports import export as export_runs
+
+    for where in export_runs(folders, to.value, out, uri):
+        console.print(f"wrote {where}", highlight=False)
 
 
 @app.command()
@@ -251,56 +329,6 @@ def _load(path: Path, settings: list[str] | None) -> Scenario:
     from simulator.scenario import Scenario
 
     return Scenario.load(path, settings or ())
-
-
-class _Bar:
-    """Progress towards whichever stop condition is nearest."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._goal = scenario.run
-        self._progress = Progress(
-            SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-            console=Console(stderr=True), transient=True,
-        )  # fmt: skip
-        self._task = self._progress.add_task("setting up", total=None)
-        self._events: tuple[float, int] | None = None
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def update(self, sim: Simulation) -> None:
-        import time
-
-        progress = sim.progress
-        began, events = self._events = self._events or (time.monotonic(), progress.events)
-        rate = (progress.events - events) / max(time.monotonic() - began, 1e-9)
-        score = "" if progress.accuracy is None else f"accuracy {progress.accuracy:.3f}  "
-        score += "" if progress.loss is None else f"loss {progress.loss:.3g}  "
-        text = (
-            f"epoch {progress.epoch}  {progress.now / 1e9:,.1f} s simulated  {score}"
-            f"{rate:,.0f} events/s"
-        )
-        self._progress.update(self._task, description=text, total=1.0, completed=self._share(sim))
-
-    def _share(self, sim: Simulation) -> float:
-        shares = [0.0]
-        if self._goal.epochs:
-            shares.append(sim.progress.epoch / self._goal.epochs)
-        if self._goal.sim_time_s:
-            shares.append(sim.progress.now / 1e9 / self._goal.sim_time_s)
-        return max(shares)
 
 
 def _tell(folder: Path, summary: dict[str, Any] | None) -> None:

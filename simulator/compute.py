@@ -30,8 +30,11 @@ class _Delay(MayDropOut):
 
 
 class ConstantDelay(_Delay):
+    """Always the same time."""
+
     kind: Literal["constant"] = "constant"
     delay_s: float = Field(0.0, ge=0, le=LONGEST_S)
+    """The same for every device."""
 
 
 class _Drawn(_Delay):
@@ -44,9 +47,13 @@ class LogNormalDelay(_Drawn):
 
     kind: Literal["lognormal"]
     mu: float = Field(4.0, ge=-100, le=100)
+    """Mean of the logarithm of the time in seconds."""
     sigma: float = Field(3.0, ge=0, le=10)
+    """Standard deviation of that logarithm."""
     shift_s: float = Field(30.0, ge=0, le=LONGEST_S)
+    """Added to what is drawn."""
     cap_s: float = Field(15000.0, gt=0, le=LONGEST_S)
+    """The most that comes out."""
 
 
 class ExponentialDelay(_Drawn):
@@ -54,10 +61,14 @@ class ExponentialDelay(_Drawn):
 
     kind: Literal["exponential"]
     shift_s: float = Field(0.0, ge=0, le=LONGEST_S)
+    """The least that comes out."""
     mean_s: float = Field(1.0, ge=0, le=LONGEST_S)
+    """Of the exponential part."""
 
 
 class FileDelay(_Delay):
+    """Delays from a file, one for each device."""
+
     kind: Literal["file"]
     path: Path
     """One delay in seconds a line, one line a device, in the topology's order."""

@@ -19,6 +19,58 @@ from simulator.units import NodeId
 _FIRST_ROWS = 64
 
 
+class Row:
+    """A vector in a file, for as long as anybody has it: what is set later goes elsewhere."""
+
+    __slots__ = ("_number", "file")
+
+    def __init__(self, file: VectorFile, number: int) -> None:
+        self.file = file
+        self._number = number
+
+    def __del__(self) -> None:
+        self.file.free.append(self._number)
+
+    def raw(self) -> np.ndarray:
+        """The vector where it lies, to be read at once."""
+        row: np.ndarray = self.file.rows[self._number]
+        return row
+
+    def read(self) -> torch.Tensor:
+        return torch.from_numpy(self.raw().copy())
+
+
+Vector = torch.Tensor | Row
+
+
+def read(vector: Vector) -> torch.Tensor:
+    return vector.read() if isinstance(vector, Row) else vector
+
+
+class VectorFile:
+    """Vectors of one length, where they take no memory."""
+
+    def __init__(self, length: int) -> None:
+        self.rows = np.empty((0, length), np.float32)
+        self.free: list[int] = []
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="meshfl-")  # noqa: SIM115
+
+    def put(self, vector: np.ndarray) -> Row:
+        if not self.free:
+            self._grow()
+        row = Row(self, self.free.pop())
+        row.raw()[:] = vector
+        return row
+
+    def _grow(self) -> None:
+        """Twice the rows; parts of the file that were never written take no place on disk."""
+        before, length = self.rows.shape
+        rows = max(2 * before, _FIRST_ROWS)
+        self._file.truncate(4 * rows * length)
+        self.rows = np.memmap(self._file, np.float32, "r+", shape=(rows, length))
+        self.free.extend(reversed(range(before, rows)))
+
+
 class DeviceState(MutableMapping[NodeId, torch.Tensor]):
     """From device to vector, in the order in which devices first got one.
 
@@ -29,53 +81,58 @@ class DeviceState(MutableMapping[NodeId, torch.Tensor]):
     def __init__(self, most_bytes: int = 2**28) -> None:
         self.most_bytes = most_bytes
         """Beyond it vectors go to the file."""
-        self._places: dict[NodeId, torch.Tensor | int] = {}
-        """The vector, or its row."""
-        self._free: list[int] = []
+        self._vectors: dict[NodeId, Vector] = {}
         self._held_bytes = 0
         self._length: int | None = None
-        self._file: IO[bytes] | None = None
-        self._rows = np.empty((0, 0), np.float32)
+        self._file: VectorFile | None = None
+
+    @classmethod
+    def restored(cls, most_bytes: int, vectors: dict[NodeId, Vector]) -> DeviceState:
+        """As it was, with the same ones in the file."""
+        state = cls(most_bytes)
+        state._vectors = vectors
+        for vector in vectors.values():
+            if isinstance(vector, Row):
+                state._file, state._length = vector.file, vector.file.rows.shape[1]
+            else:
+                state._held_bytes += vector.nbytes
+                state._length = len(vector)
+        return state
 
     @property
     def spilled(self) -> int:
         """How many vectors are in the file."""
-        return sum(isinstance(place, int) for place in self._places.values())
+        return sum(isinstance(vector, Row) for vector in self._vectors.values())
 
-    def raw(self, device: NodeId) -> np.ndarray:
-        """The vector where it lies, to be read at once."""
-        place = self._places[device]
-        return self._rows[place] if isinstance(place, int) else place.numpy()
+    def kept(self, device: NodeId) -> Vector | None:
+        """The device's vector as it is now, wherever it lies: to be held without a copy."""
+        return self._vectors.get(device)
 
     def __getitem__(self, device: NodeId) -> torch.Tensor:
-        place = self._places[device]
-        return torch.from_numpy(self._rows[place].copy()) if isinstance(place, int) else place
+        return read(self._vectors[device])
 
     def __setitem__(self, device: NodeId, vector: torch.Tensor) -> None:
         self._check(device, vector)
-        before, nbytes = self._places.get(device), vector.nbytes
+        before, nbytes = self._vectors.get(device), vector.nbytes
         if isinstance(before, torch.Tensor):
-            self._places[device] = vector
+            self._vectors[device] = vector
         elif before is None and self._held_bytes + nbytes <= self.most_bytes:
-            self._places[device] = vector
+            self._vectors[device] = vector
             self._held_bytes += nbytes
         else:
-            row = self._new_row() if before is None else before
-            self._places[device] = row
-            self._rows[row] = vector.numpy()
+            self._file = self._file or VectorFile(len(vector))
+            self._vectors[device] = self._file.put(vector.numpy())
 
     def __delitem__(self, device: NodeId) -> None:
-        place = self._places.pop(device)
-        if isinstance(place, int):
-            self._free.append(place)
-        else:
-            self._held_bytes -= place.nbytes
+        vector = self._vectors.pop(device)
+        if isinstance(vector, torch.Tensor):
+            self._held_bytes -= vector.nbytes
 
     def __iter__(self) -> Iterator[NodeId]:
-        return iter(self._places)
+        return iter(self._vectors)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._vectors)
 
     def _check(self, device: NodeId, vector: torch.Tensor) -> None:
         self._length = len(vector) if self._length is None else self._length
@@ -84,20 +141,3 @@ class DeviceState(MutableMapping[NodeId, torch.Tensor]):
                 f"the state of device {device} is {vector.dtype} of shape {tuple(vector.shape)}; "
                 f"all must be torch.float32 of shape {(self._length,)}"
             )
-
-    def _new_row(self) -> int:
-        if not self._free:
-            self._grow()
-        return self._free.pop()
-
-    def _grow(self) -> None:
-        """Twice the rows; parts of the file that were never written take no place on disk."""
-        assert self._length is not None
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="meshfl-")  # noqa: SIM115
-        before = len(self._rows)
-        rows = max(2 * before, _FIRST_ROWS)
-        shape = rows, self._length
-        self._file.truncate(4 * rows * self._length)
-        self._rows = np.memmap(self._file, np.float32, "r+", shape=shape)
-        self._free.extend(reversed(range(before, rows)))

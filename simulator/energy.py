@@ -9,10 +9,9 @@ import pyarrow as pa
 from simulator.device_classes import ClassCompute
 from simulator.kernel import Simulation
 from simulator.network import ComputingNetwork, Energy
-from simulator.recorder import write_parquet
+from simulator.recorder import ENERGY, write_parquet
 from simulator.units import NodeId
 
-ENERGY = "energy.parquet"
 _SCHEMA = pa.schema(
     [
         ("device", pa.string()), ("class", pa.string()),

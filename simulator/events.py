@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from simulator.device_state import Vector, read
 from simulator.units import FlowId, NodeId
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 class Job(NamedTuple):
     """All that a device needs to train. Each local step moves along
 
-    ``gradient + pull * (w - start) + shift``
+    ``gradient + pull * (w - start) + shift - less``
 
-    FedProx: pull = mu. FedDyn: pull = alpha, shift = -g_i. SCAFFOLD: shift = c - c_i.
+    FedProx: pull = mu. FedDyn: pull = alpha, less = g_i. SCAFFOLD: shift = c, less = c_i.
     """
 
     node: NodeId
@@ -25,12 +26,23 @@ class Job(NamedTuple):
     """Comes back untouched with the result: whose round this is, say. Plain data."""
     pull: float = 0.0
     shift: torch.Tensor | None = None
+    """The same vector for many jobs."""
+    less: Vector | None = None
+    """The device's own, where that is kept: thousands of jobs under way have no copy each."""
     epochs: int | None = None
     """None: as the scenario's [training] says; the same for steps and learning_rate."""
     steps: int | None = None
     learning_rate: float | None = None
     count: int = 0  # type: ignore[assignment] # a tuple's method, which nobody misses
     """The node's how many-th job this is; set by ``Simulation.train``, seeds the batches."""
+
+    @property
+    def whole_shift(self) -> torch.Tensor | None:
+        """``shift - less``, a vector of its own if there is any of the latter."""
+        if self.less is None:
+            return self.shift
+        own = read(self.less)
+        return -own if self.shift is None else self.shift - own
 
 
 class Result(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +12,21 @@ from pathlib import Path
 from simulator.errors import UserError
 
 
+class FolderBusy(UserError):
+    """Wait, and try again."""
+
+
 @contextmanager
-def alone_in(folder: Path, doing: str) -> Iterator[None]:
+def alone_in(folder: Path, doing: str, wait: bool = False) -> Iterator[None]:
     """Two processes that write into one folder would spoil it."""
     place = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise UserError(f"{folder}: another process is {doing}; wait for it") from None
+            raise FolderBusy(f"{folder}: another process is {doing}; wait for it") from None
         if not os.fstat(place).st_nlink:  # the one before removed it when it was done
-            raise UserError(f"{folder}: another process has just ended {doing}; try again")
+            raise FolderBusy(f"{folder}: another process has just ended {doing}; try again")
         yield
     finally:
         os.close(place)
@@ -36,3 +41,8 @@ def make_folder(folder: Path, wanted: Path) -> None:
         raise UserError(f"{wanted}: cannot be made ({reason}); choose another --out") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{wanted}: {folder} may not be written to; choose another --out")
+
+
+def slug(name: str) -> str:
+    """A name as that of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "variant"

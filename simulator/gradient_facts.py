@@ -28,26 +28,26 @@ _AT_ONCE = 64
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def estimate_constants(scenario: Scenario, base: Path) -> tuple[Constants, list[int]]:
-    """And the sizes of the groups, in the order of the topology's gateways."""
+def estimate_constants(scenario: Scenario, base: Path) -> tuple[Constants, dict[str, int]]:
+    """And the sizes of the groups, by their gateways' names, in the topology's order."""
     world = build(scenario, base)
     try:
-        groups = [
-            [d for d, g in world.association.items() if g == gateway]
+        groups = {
+            world.topology.nodes[gateway].name: members
             for gateway in world.topology.gateways
-        ]
-        groups = [group for group in groups if group]
+            if (members := [d for d, g in world.association.items() if g == gateway])
+        }
         learner, start = world.learner, world.learner.initial_model()
         loss = learner.evaluate(start).loss
         assert loss is not None
         dataset = load(scenario.data.name, data_folder())
         smoothness = estimate_smoothness(scenario, dataset)
-        gradient, noise, apart = _moments(learner, start, groups)
+        gradient, noise, apart = _moments(learner, start, list(groups.values()))
     finally:
         world.learner.close()
         world.network.close()
     constants = Constants(smoothness, gradient, noise, apart, loss_drop=loss)
-    return constants, [len(group) for group in groups]
+    return constants, {name: len(members) for name, members in groups.items()}
 
 
 def _moments(

@@ -12,6 +12,7 @@ are: what was drawn differs, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from algorithms.star_ring_bounds import Constants
 from simulator.errors import UserError
 from simulator.events import Job
 from simulator.models import FlatModule, initial_model
+from simulator.parts import World
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
 from simulator.smoothness import SAMPLES, largest_curvature
@@ -181,10 +183,9 @@ def _descend(task: Task, model: torch.Tensor, steps: int, rate: float) -> torch.
     return train(everybody, everybody.build(), job).model
 
 
-def measure(
-    scenario: Scenario, base: Path, most_samples: int | None = MOST_SAMPLES
-) -> list[Heterogeneity]:
-    """Of a scenario's data, model and groups."""
+@contextmanager
+def learning_world(scenario: Scenario, base: Path) -> Iterator[tuple[World, Task]]:
+    """A scenario's parts, and what its devices train; closed when it is over."""
     from simulator.build import build
     from simulator.learner import DeferredLearner
 
@@ -195,10 +196,18 @@ def measure(
                 'run.learning = "none": without learning there are no losses whose heterogeneity '
                 'could be told; use learning = "sgd"'
             )
-        return look_around(world.learner.task, world.association, most_samples)
+        yield world, world.learner.task
     finally:
         world.learner.close()
         world.network.close()
+
+
+def measure(
+    scenario: Scenario, base: Path, most_samples: int | None = MOST_SAMPLES
+) -> list[Heterogeneity]:
+    """Of a scenario's data, model and groups."""
+    with learning_world(scenario, base) as (world, task):
+        return look_around(task, world.association, most_samples)
 
 
 def lines(points: list[Heterogeneity], batch: int, most_samples: int | None) -> list[str]:

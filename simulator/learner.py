@@ -109,9 +109,9 @@ class DeferredLearner:
             self._hand_over(first)
 
     def _hand_over(self, first: Update) -> None:
-        """With as many others as are fastest, or fewer so that every worker has some."""
+        """With as many others as are fastest; fewer towards the end, so that no worker is idle."""
         waiting = max(len(self._queue), len(self._expected)) + 1
-        share = -(-waiting // max(1, self._engine.workers))
+        share = -(-waiting // max(1, 2 * self._engine.workers))
         chunk, room = _Chunk(), self._room()
         updates: list[Update] = []
         update: Update | None = first
@@ -121,7 +121,9 @@ class DeferredLearner:
             more = len(updates) < min(self._engine.jobs_at_once, share)
             update = self._next(room - len(updates)) if more else None
         chunk.members = list(map(weakref.ref, updates))
-        chunk.handle = self._engine.submit([update.job for update in updates])
+        jobs = [update.job for update in updates]
+        jobs = [job._replace(shift=job.whole_shift, less=None) for job in jobs]
+        chunk.handle = self._engine.submit(jobs)
         self._under_way.append(chunk)
 
     def _room(self) -> int:

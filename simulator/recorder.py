@@ -21,6 +21,8 @@ from simulator.events import Update
 from simulator.units import FlowId, NodeId, Time, to_seconds
 
 EVENTS, METRICS, TRANSFERS = "events.log", "metrics.parquet", "transfers.parquet"
+ENERGY = "energy.parquet"
+STUDY = "study.json"
 SCENARIO, SUMMARY, CHECKPOINT = "scenario.toml", "summary.json", "checkpoint.safetensors"
 PARTS = "parts"
 

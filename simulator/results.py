@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from simulator.errors import UserError
 from simulator.parts import BYTE_KINDS
-from simulator.recorder import METRICS, SUMMARY, TRANSFERS
+from simulator.recorder import ENERGY, EVENTS, METRICS, SCENARIO, SUMMARY, TRANSFERS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simulator.scenario import Scenario
 
 _NEEDED = (
     "algorithm", "seed", "devices", "gateways", "sim_time_s", "wall_time_s", "epochs", "events",
@@ -32,26 +36,60 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Results:
+    """A finished run. Tables are pandas frames, read when they are first asked for."""
+
     folder: Path
     summary: dict[str, Any]
+    """What ``summary.json`` holds: the numbers that matter, by name."""
+    _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
+    """Around the folder of a run that nobody wanted to keep; it goes when the results go."""
 
     @classmethod
-    def load(cls, folder: Path) -> Results:
-        return cls(folder, read_summary(folder))
+    def load(cls, folder: Path | str) -> Results:
+        """Of the run in that folder."""
+        return cls(Path(folder), read_summary(Path(folder)))
 
     @property
     def name(self) -> str:
         return self.folder.resolve().name
 
     @cached_property
+    def scenario(self) -> Scenario:
+        """As it was resolved, every default included; it can be run again."""
+        from simulator.scenario import Scenario
+
+        return Scenario.load(self.folder / SCENARIO)
+
+    @cached_property
     def metrics(self) -> pd.DataFrame:
+        """Evaluations and rounds by ``tier``: accuracy, loss and bytes over simulated time."""
         sent = [f"bytes_{kind}" for kind in BYTE_KINDS]
         needed = ["sim_time_s", "tier", "epoch", "accuracy", "loss", *sent]
         return _read(self.folder / METRICS, needed)
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
+        """Every transfer: from, to, kind, bytes, start, end, status."""
         return _read(self.folder / TRANSFERS, ["src", "dst", "kind", "bytes", "start_s", "end_s"])
+
+    @cached_property
+    def energy(self) -> pd.DataFrame:
+        """What each device has used; empty where nobody measured it (all networks but ns-3)."""
+        import pandas as pd
+
+        columns = ["device", "class", "radio_j", "processor_j"]
+        path = self.folder / ENERGY
+        return _read(path, columns) if path.exists() else pd.DataFrame(columns=columns)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """The event log, a row for each line, in order; fields that an event has not are missing.
+
+        ``event`` is how a transfer ended (arrived, lost, in-flight), or trained, alarm, record.
+        """
+        from simulator.event_table import read_events
+
+        return read_events(self.folder / EVENTS)
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -91,6 +129,17 @@ class Results:
         return Milestone(float(row["sim_time_s"]), int(row["epoch"]), total)
 
 
+def labels(runs: list[Results]) -> list[str]:
+    """The ends of their paths, as long as it takes to tell them apart."""
+    paths = [run.folder.resolve().parts for run in runs]
+    longest = max(map(len, paths))
+    for length in range(1, longest):
+        names = ["/".join(path[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(run.folder) for run in runs]
+
+
 def read_summary(folder: Path) -> dict[str, Any]:
     try:
         summary = json.loads((folder / SUMMARY).read_text())
@@ -106,6 +155,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, needed: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         frame = pd.read_parquet(path)
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import os
@@ -9,9 +10,11 @@ import platform
 import shutil
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,9 @@ from safetensors.torch import save_file
 from simulator.build import build, with_files
 from simulator.energy import energy_of, totals, write_energy
 from simulator.errors import UserError
-from simulator.folders import alone_in, make_folder
-from simulator.kernel import Simulation
+from simulator.exports import check_wishes, fulfil_wishes
+from simulator.folders import FolderBusy, alone_in, make_folder
+from simulator.kernel import Algorithm, Simulation
 from simulator.network import Energy
 from simulator.parts import BYTE_KINDS, World
 from simulator.recorder import CHECKPOINT, SCENARIO, SUMMARY, FolderRecorder, write_text
@@ -46,17 +50,25 @@ Watch = Callable[[Simulation], None]
 
 
 def start(
-    scenario: Scenario, base: Path, folder: Path, workers: int = 1, watch: Watch | None = None
-) -> dict[str, Any] | None:
-    """Run a scenario into a new folder; the summary, or None when interrupted."""
+    scenario: Scenario, base: Path, folder: Path, workers: int = 1, watch: Watch | None = None,
+    algorithm: Algorithm | None = None,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Run a scenario into a new folder; the summary, or None when interrupted.
+
+    A given ``algorithm`` takes the place of the scenario's.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
             f"{folder}: exists already; continue it with 'meshfl resume {folder}', "
             "or choose another place with --out"
         )
 
+    check_wishes(scenario.record)
     scenario = with_files(scenario, base)
     world = build(scenario, base, workers)
+    own = None if algorithm is None else type(algorithm).__name__
+    if algorithm is not None:
+        world = replace(world, algorithm=algorithm)
     try:
         _make_folder(scenario, base, folder)
         with alone_in(folder, "running it"):
@@ -66,7 +78,7 @@ def start(
             except UserError:
                 shutil.rmtree(folder)
                 raise
-            return _Run(scenario, folder, sim, 0.0).execute(watch)
+            return _Run(scenario, folder, sim, 0.0, own).execute(watch)
     finally:
         _close(world)
 
@@ -75,9 +87,11 @@ def resume(folder: Path, workers: int = 1, watch: Watch | None = None) -> dict[s
     """Continue a run from its last checkpoint, or from the start if it has none."""
     if not (folder / SCENARIO).is_file():
         raise UserError(f"{folder}: holds no run ({SCENARIO} is missing)")
-    if (folder / SUMMARY).is_file():
-        return read_summary(folder)
     scenario = Scenario.load(folder / SCENARIO)
+    check_wishes(scenario.record)
+    if (folder / SUMMARY).is_file():
+        fulfil_wishes(scenario, folder)
+        return read_summary(folder)
     world = build(scenario, folder, workers)
     try:
         with alone_in(folder, "running it"):
@@ -117,7 +131,12 @@ def _make_folder(scenario: Scenario, base: Path, folder: Path) -> None:
         draft.mkdir()
         own = _copy_inputs(scenario, base, draft)
         write_text(draft / SCENARIO, own.to_toml())
-        os.replace(draft, folder)
+        try:
+            os.replace(draft, folder)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            raise FolderBusy(f"{folder}: another process has just made it; wait for it") from None
 
 
 def _names(world: World) -> list[str]:
@@ -125,8 +144,12 @@ def _names(world: World) -> list[str]:
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, folder: Path, sim: Simulation, spent_s: float) -> None:
+    def __init__(
+        self, scenario: Scenario, folder: Path, sim: Simulation, spent_s: float,
+        algorithm: str | None = None,
+    ) -> None:  # fmt: skip
         self.scenario = scenario
+        self.algorithm = algorithm or scenario.algorithm.name
         self.folder = folder
         self.sim = sim
         self._recorder: FolderRecorder = sim.recorder  # type: ignore[assignment]
@@ -152,7 +175,9 @@ class _Run:
             if self.sim.interrupted and not self.sim.progress.stop_reason:
                 self._checkpoint()
                 return None
-            return self._finish()
+            summary = self._finish()
+            fulfil_wishes(self.scenario, self.folder)
+            return summary
         finally:
             self._recorder.close()
 
@@ -183,7 +208,7 @@ class _Run:
         return {
             "meshfl_version": version("meshfl"),
             "seed": self.scenario.run.seed,
-            "algorithm": self.scenario.algorithm.name,
+            "algorithm": self.algorithm,
             "learning": self.scenario.run.learning,
             "topology": topology.name,
             "gateways": len(topology.gateways),
@@ -228,6 +253,10 @@ def _interruptible(sim: Simulation) -> Iterator[None]:
 
     One event may train many devices; a second signal does not wait for it.
     """
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's; the run belongs to a program of more than a run
+        return
 
     def pause(signum: int, frame: object) -> None:
         if sim.interrupted:

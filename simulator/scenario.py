@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import tomlkit
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, model_validator
 
 from algorithms import AlgorithmSection
 from ns3_scenarios.section import Ns3Section, ProfileSection
 from selection import AssociationSection, SelectionSection
-from selection.associators import NearestSection
+from selection.associators import NearestSection, ReassociatorSection
 from selection.simple import SelectAllSection
 from selection.sketch import PcaSection, SketchSection
 from simulator.compute import ComputeSection, ConstantDelay
@@ -22,7 +22,7 @@ from simulator.device_classes import ClassDelay
 from simulator.errors import UserError, did_you_mean
 from simulator.model_section import ModelSection
 from simulator.networks import NetworkSection
-from simulator.section import LONGEST_S, Section
+from simulator.section import LONGEST_S, SHORTEST_S, Section
 from simulator.training import TrainingSection
 from topologies.section import TopologySection
 
@@ -40,8 +40,8 @@ class RunSection(Section):
     """Test accuracy (for regression: loss) whose time is measured."""
     stop_at_target: bool = False
     """Stop when the target is reached."""
-    engine: Literal["auto", "serial", "processes", "ray"] = "auto"
-    """Where devices train; auto: in this process, or in processes with --workers above 1."""
+    engine: Literal["auto", "serial", "threads", "processes", "ray"] = "auto"
+    """Where devices train; auto, with --workers above 1: threads, or processes without C++."""
     ray_address: str | None = None
     """Of a Ray cluster that runs already, for engine = "ray"; unset: one on this machine."""
 
@@ -65,12 +65,16 @@ class RunSection(Section):
 class RecordSection(Section):
     evaluate_every_epochs: int | None = Field(1, ge=1)
     """Evaluate the global model after every so many cloud epochs."""
-    evaluate_every_s: float | None = Field(None, ge=1e-6, le=LONGEST_S)
+    evaluate_every_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
     """Evaluate the global model at multiples of this simulated time."""
     evaluate_gateway_rounds: int | None = Field(None, ge=1)
     """Evaluate gateways' own models too, after every so many of their synchronous rounds."""
     checkpoint_every_s: float = Field(60.0, gt=0)
     """Wall-clock time between checkpoints; more where writing one takes long."""
+    tensorboard: bool = False
+    """Write the curves for TensorBoard, into the run's folder, when it ends."""
+    mlflow: str | None = None
+    """Tracking URI of MLflow, which gets the run when it ends."""
 
 
 _CHOOSY = ("high-loss", "short-latency", "oort", "divfl", "utility-ilp")
@@ -78,17 +82,39 @@ _CHOOSY = ("high-loss", "short-latency", "oort", "divfl", "utility-ilp")
 
 class Scenario(Section):
     run: RunSection
+    """When it ends, its seed, where devices train."""
     topology: TopologySection
+    """The cloud, gateways and devices, and who reaches whom."""
     network: Annotated[NetworkSection | Ns3Section | ProfileSection, Field(discriminator="kind")]
+    """How long a transfer takes."""
     compute: Annotated[ComputeSection | ClassDelay, Field(discriminator="kind")] = ConstantDelay()
+    """How long a job takes on a device."""
     data: DataSection = DataSection()
+    """What is learned, and who has which samples."""
     model: ModelSection
+    """What is trained, and how large it is on the network."""
     training: TrainingSection = TrainingSection()
+    """Local SGD on a device."""
     algorithm: AlgorithmSection
+    """Who sends what to whom, and what becomes of it."""
     selection: SelectionSection = SelectAllSection()
+    """Who trains next."""
     association: AssociationSection = NearestSection()
+    """Which gateway a device belongs to."""
     sketch: SketchSection = PcaSection()
+    """How devices tell their gradients, where selection or association look at them."""
     record: RecordSection = RecordSection()
+    """How often models are scored, and runs saved."""
+    _base: Path = PrivateAttr(Path())
+
+    @property
+    def base(self) -> Path:
+        """Where its paths start: the folder of the file it was loaded from."""
+        return self._base
+
+    def __eq__(self, other: object) -> bool:
+        """By what it says, wherever it lies."""
+        return isinstance(other, Scenario) and self.model_dump() == other.model_dump()
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -119,6 +145,16 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _nobody_moves_in_two_tiers(self) -> Self:
+        if self.algorithm.name == "fedasync" and isinstance(self.association, ReassociatorSection):
+            raise ValueError(
+                f"association.name = {self.association.name!r} moves devices between gateways, and "
+                "fedasync's only forward: it would never be asked; use one that associates once, "
+                "such as 'nearest'"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _deadline_for_the_silent(self) -> Self:
         chance = self.compute.dropout_probability
         own = getattr(self.algorithm, "deadline_key", None)
@@ -142,6 +178,17 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _plain_steps_of_scaffold(self) -> Self:
+        rule = getattr(getattr(self.algorithm, "gateway", None), "name", None)
+        if rule == "s-scaffold-exp" and self.training.momentum:
+            raise ValueError(
+                f"training.momentum = {self.training.momentum:g}: s-scaffold-exp's control "
+                "variates are mean gradients of plain steps, and with momentum they would be many "
+                "times as long; delete it, or use another sub-center rule"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_step_an_iteration(self) -> Self:
         steps = self.training.steps
         if self.algorithm.name == "sync-time" and steps is not None and steps > 1:
@@ -152,21 +199,33 @@ class Scenario(Section):
         return self
 
     @classmethod
-    def load(cls, path: Path, settings: Iterable[str] = ()) -> Self:
+    def load(cls, path: Path | str, settings: Iterable[str] = ()) -> Self:
         """Read a file, with ``section.key=value`` settings laid over it."""
         try:
-            content = tomllib.loads(path.read_text())
+            content = tomllib.loads(Path(path).read_text())
         except FileNotFoundError:
             raise UserError(f"{path}: no such scenario file") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UserError(f"{path}: not a readable TOML file: {error}") from None
+        return cls._with(content, settings, f"{path}:", Path(path).parent)
+
+    def changed(self, *settings: str) -> Self:
+        """A copy with ``section.key=value`` settings laid over it, as if loaded with them."""
+        said = self.model_dump(mode="json", exclude_unset=True)
+        return self._with(said, settings, "changed scenario:", self._base)
+
+    @classmethod
+    def _with(
+        cls, content: dict[str, Any], settings: Iterable[str], place: str, base: Path
+    ) -> Self:
         for setting in settings:
             lay_over(content, setting)
         try:
-            return cls.model_validate(content)
+            scenario = cls.model_validate(content)
         except ValidationError as error:
-            problems = explain_all(cls, error)
-            raise UserError("\n  ".join([f"{path}:", *problems])) from None
+            raise UserError("\n  ".join([place, *explain_all(cls, error)])) from None
+        scenario._base = base
+        return scenario
 
     def to_toml(self) -> str:
         """Every key with its value and meaning; the file gives the same scenario again."""
@@ -182,11 +241,7 @@ TAGS = ("kind", "name")
 
 def lay_over(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
-    path = key.strip().split(".")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
+    path, parsed = key.strip().split("."), value_of(value)
     whole_section = len(path) == 1 and isinstance(parsed, dict)
     if not equals or not all(path) or (len(path) == 1 and not whole_section):
         raise UserError(f"--set {setting}: must read section.key=value")
@@ -196,6 +251,14 @@ def lay_over(content: dict[str, Any], setting: str) -> None:
         if not isinstance(table, dict):
             raise UserError(f"--set {setting}: {part!r} is a value, not a table")
     table[path[-1]] = parsed
+
+
+def value_of(text: str) -> Any:
+    """As TOML has it; what is no value of TOML is a word."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
 
 
 def explain_all(root: type[BaseModel], error: ValidationError) -> Iterable[str]:
@@ -222,7 +285,8 @@ def _explain(keys: list[str], owner: type[BaseModel] | None, error: Any) -> str:
         field = context["discriminator"].strip("'")
         return f"{place}.{field}: unknown {tag!r}; {did_you_mean(tag, known)}"
     if kind == "union_tag_not_found":
-        return f"{place}.{error['ctx']['discriminator'].strip(chr(39))}: missing"
+        field = error["ctx"]["discriminator"].strip("'")
+        return f"{place}.{field}: missing; known: {', '.join(_known_tags(owner, keys[-1]))}"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f" {given!r}"
     return f"{place}:{shown} {message}" if place else message
@@ -253,6 +317,11 @@ def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation) if get_origin(annotation) is not None else ():
         yield from _sections(argument)
+
+
+def _known_tags(owner: type[BaseModel] | None, key: str) -> list[str]:
+    field = owner.model_fields.get(key) if owner else None
+    return [tag for section in _sections(field and field.annotation) for tag in _tags(section)]
 
 
 def _tags(section: type[BaseModel]) -> tuple[Any, ...]:

@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 LONGEST_S = 1e9
 """Thirty years: no time of a scenario may be longer."""
+SHORTEST_S = 1e-6
+"""No deadline may be shorter: one of less than a nanosecond rings for ever at one instant."""
 
 
 class Section(BaseModel):

@@ -1,8 +1,9 @@
 """Plain data to one file and back, without pickle: checkpoints that people may exchange.
 
 Knows None, bool, int, float, str, list, tuple, dict, tensors, arrays, instances of dataclasses,
-NamedTuples and Sections, Updates and DeviceStates. Tensors are written once however often they are
-referred to, and come back shared by reference. Anything else is a programmer's error.
+NamedTuples and Sections, Updates and DeviceStates. Tensors, and rows of files, are written once
+however often they are referred to, and come back shared by reference. Anything else is a
+programmer's error.
 
 A file names classes, and only classes of modules that are loaded already are looked up:
 reading a checkpoint imports nothing, and no constructor of a dataclass runs.
@@ -24,12 +25,12 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from simulator.device_state import DeviceState
+from simulator.device_state import DeviceState, Row, VectorFile
 from simulator.errors import UserError
 from simulator.events import Job, Result, Update
 from simulator.section import Section
 
-FORMAT = "meshfl-state-1"
+FORMAT = "meshfl-state-2"
 
 
 def save_state(path: Path, value: object) -> None:
@@ -118,9 +119,11 @@ class _Encoder:
                 return {"$tensor": self._array(value)}
             case np.ndarray():
                 return {"$array": self._array(value)}
+            case Row():
+                return {"$row": self._array(value)}
             case DeviceState():
-                places = [[device, self._array(value.raw(device))] for device in value]
-                return {"$device_state": [value.most_bytes, places]}
+                vectors = [[device, self.encode(value.kept(device))] for device in value]
+                return {"$device_state": [value.most_bytes, vectors]}
             case Update():
                 result = tuple(value.result) if value.is_computed else None
                 return {"$update": [self.encode(value.job), self.encode(result)]}
@@ -133,11 +136,17 @@ class _Encoder:
         encoded = {name: self.encode(v) for name, v in fields.items()}
         return {"$type": _type_name(value), "fields": encoded}
 
-    def _array(self, value: torch.Tensor | np.ndarray) -> int:
+    def _array(self, value: torch.Tensor | Row | np.ndarray) -> int:
         if id(value) not in self._place:
             self._place[id(value)] = len(self.arrays)
             self._keep.append(value)
-            array = value.detach().numpy() if isinstance(value, torch.Tensor) else value
+            match value:
+                case torch.Tensor():
+                    array = value.detach().numpy()
+                case Row():
+                    array = value.raw()
+                case _:
+                    array = value
             self.arrays.append(np.ascontiguousarray(array))
         return self._place[id(value)]
 
@@ -148,6 +157,9 @@ class _Decoder:
         self._train = train
         self._tensors: dict[int, torch.Tensor] = {}
         self._arrays: dict[int, np.ndarray] = {}
+        self._rows: dict[int, Row] = {}
+        self._files: dict[int, VectorFile] = {}
+        """By length."""
 
     def decode(self, value: Any) -> Any:
         match value:
@@ -159,17 +171,19 @@ class _Decoder:
                 return tuple(self.decode(v) for v in items)
             case {"$tensor": place}:
                 if place not in self._tensors:
-                    self._tensors[place] = self._tensor(place)
+                    self._tensors[place] = torch.from_numpy(self._read(f"a{place}").copy())
                 return self._tensors[place]
+            case {"$row": place}:
+                if place not in self._rows:
+                    self._rows[place] = self._row(place)
+                return self._rows[place]
             case {"$array": place}:
                 if place not in self._arrays:
                     self._arrays[place] = self._read(f"a{place}")
                 return self._arrays[place]
-            case {"$device_state": [most_bytes, places]}:
-                state = DeviceState(most_bytes)
-                for device, place in places:
-                    state[device] = self._tensor(place)
-                return state
+            case {"$device_state": [most_bytes, vectors]}:
+                kept = {device: self.decode(vector) for device, vector in vectors}
+                return DeviceState.restored(most_bytes, kept)
             case {"$update": [job, result]}:
                 update = self._train(self.decode(job))
                 if result is not None:
@@ -182,8 +196,11 @@ class _Decoder:
             case _:
                 return value
 
-    def _tensor(self, place: int) -> torch.Tensor:
-        return torch.from_numpy(self._read(f"a{place}").copy())
+    def _row(self, place: int) -> Row:
+        vector = self._read(f"a{place}")
+        if len(vector) not in self._files:
+            self._files[len(vector)] = VectorFile(len(vector))
+        return self._files[len(vector)].put(vector)
 
     def _build(self, kind: Any, fields: dict[str, Any]) -> Any:
         decoded = {name: self.decode(v) for name, v in fields.items()}

@@ -9,31 +9,28 @@ own and are finished ones at a time: a study that was stopped goes on where it s
 
 from __future__ import annotations
 
-import hashlib
-import multiprocessing
-import re
-import shutil
-import signal
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, ValidationInfo, model_validator
 
 from simulator.errors import UserError, did_you_mean
-from simulator.orphans import end_with_parent
-from simulator.recorder import SCENARIO, SUMMARY
-from simulator.scenario import TAGS, Scenario, explain_all
+from simulator.folders import slug
+from simulator.recorder import SCENARIO, STUDY, SUMMARY, write_text
+from simulator.results import Results
+from simulator.same import holds
+from simulator.scenario import TAGS, Scenario, explain_all, lay_over
 from simulator.section import Section
 from simulator.study_checks import Check
 
-_LOOKED_UP = "looked up"
-"""In place of a file that the scenario does not name."""
+_SAVED = "saved"
+"""Its variants are over the grid already."""
 
 
 class Variant(Section):
@@ -64,26 +61,32 @@ class Sweep(Section):
     """The x-axis of sweep.png, for a grid of one key that is not tuned."""
 
     label: str
+    """Below the axis."""
     factor: float = Field(1.0, gt=0)
     """What the key's values are multiplied with."""
 
 
 class Study(Section):
     title: str
+    """Above its table and figures."""
     scenario: Path
     """What all variants have in common; seen from the study's folder."""
     reference: str
     """The variant that ratios are to, unless a variant names another."""
     seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1)
+    """Of the runs of each variant."""
     source: str = ""
     """Where the published numbers stand."""
     like: Path | None = None
     """Another study, whose variants are taken, without what was published of them."""
     change: dict[str, dict[str, Any]] = Field({})
     """Tables laid over those of all variants."""
+    settings: tuple[str, ...] = ()
+    """As ``--set`` has them; laid over everything."""
     published: dict[str, PositiveFloat] = Field({})
     """By variant, for those that do not say themselves; the same for published_bytes."""
     published_bytes: dict[str, PositiveFloat] = Field({})
+    """By variant."""
     published_best: dict[str, PositiveFloat] = Field({})
     """By variant, without the grid."""
     curves: tuple[Literal["rounds", "seconds", "bytes"], ...] = ("seconds", "bytes")
@@ -97,14 +100,15 @@ class Study(Section):
     tuning: Tuning | None = None
     """Unset: all values are run with all seeds."""
     sweep: Sweep | None = None
+    """Unset: no figure over the grid."""
     checks: tuple[Check, ...] = ()
     """Published findings, and whether they hold here."""
 
     @model_validator(mode="before")
     @classmethod
-    def _over_the_grid(cls, content: Any) -> Any:
+    def _over_the_grid(cls, content: Any, info: ValidationInfo) -> Any:
         """What is not as it should be is left for the checks that follow."""
-        if not isinstance(content, dict):
+        if not isinstance(content, dict) or info.context == _SAVED:
             return content
         grid, variants = content.get("grid"), content.get("variants")
         if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
@@ -120,8 +124,9 @@ class Study(Section):
         places = [slug(name) for name in names]
         if len(set(places)) < len(places):
             raise ValueError("two variants have the same name, or names of the same letters")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("a seed is given twice")
+        for seed in self.seeds:
+            if self.seeds.count(seed) > 1:
+                raise ValueError(f"seed {seed} is given twice")
         for reference in [self.reference, *(variant.reference for variant in self.variants)]:
             if reference is not None and reference not in names:
                 raise ValueError(
@@ -179,6 +184,42 @@ class Study(Section):
             )
         return cls._checked(content, path)
 
+    def save(self, out: Path) -> None:
+        """Whole, into the folder of its runs: that tells by itself what it holds."""
+        write_text(out / STUDY, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def of_folder(cls, out: Path) -> tuple[Self, list[Run]]:
+        """The study whose runs lie there, and the runs of those variants that are done."""
+        try:
+            study = cls.model_validate_json((out / STUDY).read_text(), context=_SAVED)
+        except FileNotFoundError:
+            raise UserError(
+                f"{out}: holds no study ({STUDY} is missing); 'meshfl sweep STUDY --out {out}' "
+                "writes it, and runs nothing again"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{out / STUDY}: cannot be read ({error})") from None
+        runs = []
+        for variant in study.variants:
+            folders = [out / slug(variant.name) / f"seed-{seed}" for seed in study.seeds]
+            if all((folder / SUMMARY).is_file() for folder in folders):
+                runs += [_found(variant.name, folder) for folder in folders]
+        if not runs:
+            raise UserError(f"{out}: no variant of this study is done; nothing to tell")
+        return study, runs
+
+    def with_settings(self, settings: Iterable[str]) -> Self:
+        """``section.key=value``, as of the command line."""
+        given = dict.fromkeys(self.grid, "[grid]") | {"run.seed": "list of seeds"}
+        for setting in settings:
+            key = setting.partition("=")[0].strip()
+            if key in given:
+                raise UserError(
+                    f"--set {setting}: the study's {given[key]} says that; change its file"
+                )
+        return self.model_copy(update={"settings": tuple(settings)})
+
     @classmethod
     def _variants_of(cls, path: Path, like: str) -> list[dict[str, Any]]:
         other = _read(path.parent / like)
@@ -228,10 +269,6 @@ def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
     return variant | {"name": variant.get("name", "") + suffix(point), "change": change}
 
 
-def slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "variant"
-
-
 @dataclass(frozen=True)
 class Run:
     variant: str
@@ -245,6 +282,16 @@ class Run:
     def target(self) -> float | None:
         return self.scenario.run.target
 
+    @cached_property
+    def results(self) -> Results:
+        """Of a run that is done."""
+        return Results.load(self.folder)
+
+
+def _found(variant: str, folder: Path) -> Run:
+    scenario = Scenario.load(folder / SCENARIO)
+    return Run(variant, scenario.run.seed, scenario, folder, folder)
+
 
 def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
     """Every run of the study; all scenarios are checked before any of them begins."""
@@ -257,6 +304,9 @@ def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
     for variant in study.variants:
         for seed in study.seeds:
             content = laid_over(laid_over(common, variant.change), study.change)
+            content = deepcopy(content)
+            for setting in study.settings:
+                lay_over(content, setting)
             content = laid_over(content, {"run": {"seed": seed}})
             try:
                 scenario = Scenario.model_validate(content)
@@ -286,85 +336,10 @@ def laid_over(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]
     return result
 
 
-def carry_out(runs: list[Run], jobs: int, tell: Callable[[Run, str], None]) -> dict[str, str]:
-    """Run what is not done yet, ``jobs`` at a time; by folder what went wrong."""
-    left = [run for run in runs if not (run.folder / SUMMARY).is_file()]
-    for run in runs:
-        if run not in left:
-            tell(run, "done before")
-    problems: dict[str, str] = {}
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn, _start_worker) as pool:
-        begun = {pool.submit(_carry_out, run): run for run in left}
-        try:
-            for future in as_completed(begun):
-                run, problem = begun[future], outcome(future)
-                if problem:
-                    problems[str(run.folder)] = problem
-                tell(run, problem or "done")
-        except KeyboardInterrupt:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    return problems
-
-
-def outcome(future: Future[str]) -> str:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return "a process of the study has died (out of memory?); the same command continues it"
-    except Exception as error:
-        return f"unexpected {type(error).__name__}: {error}"
-
-
-def _start_worker() -> None:
-    """Between two runs an interrupt is for the study alone; a run saves itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-
-
-def _carry_out(run: Run) -> str:
-    """In a process of its own; what went wrong, if anything."""
-    from simulator.runner import resume, start
-
-    try:
-        if (run.folder / SCENARIO).is_file() and _is_same(run):
-            summary = resume(run.folder)
-        else:
-            shutil.rmtree(run.folder, ignore_errors=True)
-            summary = start(run.scenario, run.base, run.folder)
-    except UserError as error:
-        return str(error)
-    return "" if summary is not None else "interrupted"
-
-
-def _is_same(run: Run) -> bool:
-    """Whether what was begun there is what the study asks for now; files may lie elsewhere."""
-    began = dict(_plain(Scenario.load(run.folder / SCENARIO), run.folder))
-    asked = dict(_plain(run.scenario, run.base))
-    return all(began.get(key) == value for key, value in asked.items() if value != _LOOKED_UP)
-
-
-def _plain(
-    section: Section, base: Path, keys: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key; for a file what it holds."""
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, Section):
-            yield from _plain(value, base, (*keys, name))
-        elif isinstance(value, Path) and (base / value).is_file():
-            yield (*keys, name), hashlib.sha256((base / value).read_bytes()).hexdigest()
-        elif value is None and Path in get_args(field.annotation):
-            yield (*keys, name), _LOOKED_UP
-        else:
-            yield (*keys, name), value
-
-
-def check_done(runs: list[Run]) -> None:
+def check_done(runs: Sequence[Run]) -> None:
     """A finished run of something else would be taken for one of this study."""
     for run in runs:
-        if (run.folder / SUMMARY).is_file() and not _is_same(run):
+        if (run.folder / SUMMARY).is_file() and not holds(run.folder, run.scenario, run.base):
             raise UserError(
                 f"{run.folder}: holds a finished run of another scenario than the study's now; "
                 "remove that folder, or choose another --out"

@@ -12,14 +12,16 @@ Means over seeds decide; how many seeds agree is told.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from simulator.results import Results
 from simulator.section import Section
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Measure(Section):

@@ -1,146 +1,22 @@
-"""What a study found: a table beside the published numbers, and figures."""
+"""What a study found, for people: a table beside the published numbers, and its files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
 import pandas as pd
 from rich.box import SIMPLE
 from rich.table import Table
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from simulator.compare import human_bytes
-from simulator.parts import BYTE_KINDS
-from simulator.plots import COLOURS
-from simulator.results import Results
-from simulator.study import Run, Study, Sweep, Variant, points, suffix
-from simulator.study_checks import Finding, Measure, judge, value_of
-
-_THIN_LINES = ("-", "--", ":", "-.")
-
-
-def findings(study: Study, runs: list[Run]) -> pd.DataFrame:
-    """A row for each variant: means over the seeds that reached the target, and how many did.
-
-    After it a row for each of its gateways whose own models were scored.
-    """
-    rows, chosen = [], set(tuned_variants(study, runs).values())
-    for variant in _told(study, runs):
-        its_runs = [run for run in runs if run.variant == variant.name]
-        results, target = [Results.load(run.folder) for run in its_runs], its_runs[0].target
-        milestones = [] if target is None else [result.milestone(target) for result in results]
-        reached = [m for m in milestones if m]
-        seconds = [m.sim_time_s for m in reached]
-        best = [_best(result) for result in results]
-        rows.append(
-            {
-                "variant": variant.name,
-                "reference": variant.reference or study.reference,
-                "target": np.nan if target is None else target,
-                "reached": None if target is None else f"{len(reached)}/{len(results)}",
-                "seconds": np.mean(seconds) if seconds else np.nan,
-                "spread": np.std(seconds, ddof=1) if len(seconds) > 1 else np.nan,
-                "epochs": np.mean([m.epoch for m in reached]) if reached else np.nan,
-                "bytes": np.mean([m.total_bytes for m in reached]) if reached else np.nan,
-                "overhead": np.mean([_overhead(result) for result in results]),
-                "best": np.mean(best),
-                "best_spread": np.std(best, ddof=1) if len(best) > 1 else np.nan,
-                "final": np.mean([_final(result) for result in results]),
-                "rounds": np.mean([result.summary["epochs"] for result in results]),
-                "chosen": variant.name in chosen,
-                "longest": max(result.summary["sim_time_s"] for result in results),
-                "sent": np.mean([_sent(result) for result in results]),
-                "published": variant.published or study.published.get(variant.name),
-                "published_bytes": variant.published_bytes
-                or study.published_bytes.get(variant.name),
-                "published_best": variant.published_best or _published_best(study, variant.name),
-            }
-        )
-        rows += [_gateway_row(rows[-1], node, results) for node in results[0].scored_gateways]
-    table = pd.DataFrame(rows)
-    for ratio, of in (("ratio", "seconds"), ("bytes_ratio", "bytes")):
-        table[ratio] = table[of] / table["reference"].map(table.set_index("variant")[of])
-    return table
-
-
-def _published_best(study: Study, name: str) -> float | None:
-    """Of the longest name that the variant's begins with."""
-    known = [n for n in study.published_best if name == n or name.startswith(f"{n}, ")]
-    return study.published_best[max(known, key=len)] if known else None
-
-
-def _gateway_row(row: dict[str, Any], node: str, results: list[Results]) -> dict[str, Any]:
-    best = [value_of(Measure(variant="", of="best", node=node), result) for result in results]
-    final = [value_of(Measure(variant="", node=node), result) for result in results]
-    return row | {
-        "variant": f"{row['variant']}, {node}", "best": np.mean(best), "final": np.mean(final),
-        "best_spread": np.std(best, ddof=1) if len(best) > 1 else np.nan, "published_best": None,
-    }  # fmt: skip
-
-
-def _told(study: Study, runs: list[Run]) -> list[Variant]:
-    told = {run.variant for run in runs}
-    return [variant for variant in study.variants if variant.name in told]
-
-
-def tuned_variants(study: Study, runs: list[Run]) -> dict[str, str]:
-    """By name without the tuned key: the variant with the best final score in the mean."""
-    told = {variant.name for variant in _told(study, runs)}
-    stems = {stem: [name for name in names if name in told] for stem, names in study.stems.items()}
-    return {stem: _best_of(names, runs) for stem, names in stems.items() if names}
-
-
-def _best_of(names: list[str], runs: list[Run]) -> str:
-    if len(names) == 1:
-        return names[0]
-
-    def score(name: str) -> float:
-        results = [Results.load(run.folder) for run in runs if run.variant == name]
-        mean = float(np.mean([_final(result) for result in results]))
-        return -np.inf if np.isnan(mean) else -mean if results[0].is_regression else mean
-
-    return max(names, key=score)
-
-
-def checked(study: Study, runs: list[Run]) -> list[Finding]:
-    chosen = tuned_variants(study, runs)
-
-    def results_of(stem: str) -> dict[int, Results]:
-        name = chosen.get(stem)
-        return {run.seed: Results.load(run.folder) for run in runs if run.variant == name}
-
-    return judge(study.checks, results_of)
-
-
-def _sent(result: Results) -> int:
-    return sum(int(result.summary[f"bytes_{kind}"]) for kind in BYTE_KINDS)
-
-
-def _overhead(result: Results) -> float:
-    """Share of all bytes that are no models."""
-    total = _sent(result)
-    return float(result.summary["bytes_overhead"] / total) if total else 0.0
-
-
-def _best(result: Results) -> float:
-    return _score(result, "best")
-
-
-def _final(result: Results) -> float:
-    return _score(result, "final")
-
-
-def _score(result: Results, which: str) -> float:
-    score = result.summary[f"{which}_{'loss' if result.is_regression else 'accuracy'}"]
-    return float("nan") if score is None else float(score)
+from simulator.figures import PAPER, SCREEN, Look
+from simulator.folders import make_folder
+from simulator.latex import booktabs
+from simulator.recorder import write_text
+from simulator.study import Run, Study
+from simulator.study_figures import figures
+from simulator.study_findings import checked, findings
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -206,8 +82,12 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
-    for i, name in enumerate(shown):
-        result.add_column(str(name).strip(), justify="left" if i == 0 else "right", no_wrap=True)
+    for i, (name, column) in enumerate(shown.items()):
+        if i == 0:
+            result.add_column(str(name).strip(), min_width=12, overflow="fold")
+            continue
+        width = max(len(text) for text in (str(name).strip(), *column))
+        result.add_column(str(name).strip(), justify="right", no_wrap=True, min_width=width)
     for row in shown.itertuples(index=False):
         result.add_row(*row)
     return result
@@ -222,249 +102,31 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def write(study: Study, runs: list[Run], out: Path) -> list[Path]:
-    """findings.csv, findings.md, curves.png; ratios.png or scores.png; with two keys, grid.png.
+    """findings.csv, findings.md, and the figures.
 
-    Where a key was tuned, findings.csv has all of its values and tuning.png draws them.
+    Where a key was tuned, findings.csv has all of its values.
     """
     table = findings(study, runs)
     table.to_csv(out / "findings.csv", index=False)
     checks = "".join(f"- {finding.text}\n" for finding in checked(study, runs))
     (out / "findings.md").write_text(markdown(table) + (f"\n{checks}" if checks else ""))
-    draw_curves(study, runs, out / "curves.png")
-    written = [out / name for name in ("findings.csv", "findings.md", "curves.png")]
-    shown = table[table["chosen"]].reset_index(drop=True)
-    if table["target"].isna().all():
-        _draw_scores(study, shown, out / "scores.png")
-        written.append(out / "scores.png")
-    else:
-        draw_ratios(study, shown, out / "ratios.png")
-        written.append(out / "ratios.png")
-    if study.tuned is not None:
-        draw_tuning(study, table, out / "tuning.png")
-        written.append(out / "tuning.png")
-    if study.sweep is not None:
-        draw_sweep(study, study.sweep, shown, out / "sweep.png")
-        written.append(out / "sweep.png")
-    if len(study.grid) == 2:
-        draw_grid(study, table, out / "grid.png")
-        written.append(out / "grid.png")
+    return [out / "findings.csv", out / "findings.md", *_draw(study, runs, table, out, SCREEN)]
+
+
+def write_figures(folder: Path, out: Path, look: Look) -> list[Path]:
+    """Of the study in that folder; for a paper findings.tex too."""
+    study, runs = Study.of_folder(folder)
+    table, written = findings(study, runs), []
+    make_folder(out, out)
+    if look is PAPER:
+        write_text(out / "findings.tex", booktabs(cells(table)))
+        written.append(out / "findings.tex")
+    return [*written, *_draw(study, runs, table, out, look)]
+
+
+def _draw(study: Study, runs: list[Run], table: pd.DataFrame, out: Path, look: Look) -> list[Path]:
+    written = []
+    with look.used():
+        for name, figure in figures(study, runs, table, look):
+            written += look.save(figure, out / name)
     return written
-
-
-_AXES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.Series]]] = {
-    "rounds": ("global rounds", lambda curve: curve["epoch"]),
-    "seconds": ("simulated time [s]", lambda curve: curve["sim_time_s"]),
-    "bytes": ("bytes sent [GB]", lambda curve: _sent_gb(curve)),
-}
-
-
-def draw_curves(study: Study, runs: list[Run], path: Path) -> None:
-    count = len(study.curves)
-    figure, panels = plt.subplots(
-        1, count, figsize=(5.5 * count, 4.4), layout="constrained", squeeze=False
-    )
-    chosen = set(tuned_variants(study, runs).values())
-    for i, variant in enumerate(v for v in _told(study, runs) if v.name in chosen):
-        results = [Results.load(run.folder) for run in runs if run.variant == variant.name]
-        style = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--"}
-        for axes, what in zip(panels[0], study.curves, strict=True):
-            _draw(axes, results, _AXES[what][1], variant.name, style)
-            if what == "seconds":
-                _draw_gateways(axes, results[0], variant.name, style["color"])
-    for axes, what in zip(panels[0], study.curves, strict=True):
-        for target in {run.target: None for run in runs if run.target is not None}:
-            axes.axhline(target, color="0.5", lw=1, ls=":")
-        axes.set(xlabel=_AXES[what][0], ylabel="test accuracy", xscale="log")
-        axes.grid(alpha=0.3)
-    figure.suptitle(
-        f"{study.title} (mean of {len(study.seeds)} seeds, band: least to most; "
-        "a run that has ended keeps its last value)"
-    )
-    panels[0][-1].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _reference(table: pd.DataFrame) -> str:
-    names = list(table["reference"].unique())
-    return str(names[0]) if len(names) == 1 else "its reference"
-
-
-def _sent_gb(curve: pd.DataFrame) -> pd.Series:
-    total: pd.Series = curve[[f"bytes_{kind}" for kind in BYTE_KINDS]].sum(axis=1) / 1e9
-    return total
-
-
-def _draw(
-    axes: Axes,
-    results: list[Results],
-    x_of: Callable[[pd.DataFrame], pd.Series],
-    label: str,
-    style: dict[str, Any],
-) -> None:
-    curves = []
-    for result in results:
-        score = "loss" if result.is_regression else "accuracy"
-        x = x_of(result.curve).to_numpy(np.float64)
-        y = result.curve[score].to_numpy(np.float64)
-        curves.append((x[x > 0], y[x > 0]))
-    curves = [curve for curve in curves if len(curve[0])]
-    if not curves:
-        return
-    begin = max(x[0] for x, _ in curves)
-    end = max(x[-1] for x, _ in curves)
-    grid = np.geomspace(begin, max(end, begin * 1.01), 200)
-    values = np.array([np.interp(grid, x, y) for x, y in curves])
-    axes.plot(grid, values.mean(axis=0), label=label, lw=1.6, **style)
-    low, high = values.min(axis=0), values.max(axis=0)
-    axes.fill_between(grid, low, high, color=style["color"], alpha=0.12, lw=0)
-
-
-def _draw_gateways(axes: Axes, result: Results, name: str, colour: str) -> None:
-    """Their own models, where they were scored: of one seed, for means would hide swings."""
-    score = "loss" if result.is_regression else "accuracy"
-    for node, line in zip(result.scored_gateways, _THIN_LINES, strict=False):
-        curve = result.gateway_curve(node)
-        label = f"{name}, {node}, seed {result.summary['seed']}"
-        axes.plot(curve["sim_time_s"], curve[score], color=colour, ls=line, lw=0.6, label=label)
-    if result.scored_gateways:
-        axes.legend(frameon=False, fontsize=7)
-
-
-def draw_tuning(study: Study, table: pd.DataFrame, path: Path) -> None:
-    """Final scores over the tuned key's values, a line for each variant."""
-    assert study.tuned is not None
-    values, final = study.grid[study.tuned], table.set_index("variant")["final"]
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for i, (stem, names) in enumerate(study.stems.items()):
-        scores = [final.get(name, np.nan) for name in names]
-        colour, line = COLOURS[i % len(COLOURS)], "-" if i < len(COLOURS) else "--"
-        axes.plot(values, scores, marker="o", ms=4, label=stem, color=colour, ls=line)
-    numbers = all(isinstance(value, int | float) and value > 0 for value in values)
-    axes.set(xlabel=study.tuned, ylabel="final score", xscale="log" if numbers else "linear")
-    axes.set_title(study.title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def draw_ratios(study: Study, table: pd.DataFrame, path: Path) -> None:
-    """Time to target as a multiple of the reference's, ours and published.
-
-    On a logarithmic axis where ratios differ by more than ten.
-    """
-    figure, axes = _bars(study, table, "ratio", "published", "{:.2f}", "not reached")
-    both = pd.concat([table["ratio"], table["published"].astype(float)]).dropna()
-    if len(both) and both.max() > 10 * both.min():
-        axes.set_xscale("log")
-        axes.set_xlim(left=both.min() / 2)
-    axes.axvline(1, color="0.4", lw=1)
-    axes.set(xlabel=f"time to target, as a multiple of {_reference(table)}'s")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _draw_scores(study: Study, table: pd.DataFrame, path: Path) -> None:
-    figure, axes = _bars(study, table, "best", "published_best", "{:.4f}", "none")
-    axes.set(xlabel="best score of the global model")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _bars(
-    study: Study, table: pd.DataFrame, ours: str, published: str, form: str, missing: str
-) -> tuple[Figure, Axes]:
-    """Ours and published, one below the other; ``missing`` stands where we have none."""
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.5 * len(table)), layout="constrained")
-    known = table[published].notna().any()
-    width = 0.38 if known else 0.6
-    place = np.arange(len(table)) - (width / 2 if known else 0)
-    axes.barh(place, table[ours].fillna(0.0), width, color=COLOURS[0], label="here")
-    if known:
-        theirs = table[published].astype(float).fillna(0.0)
-        axes.barh(place + width, theirs, width, color=COLOURS[4], label="published")
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    for at, value in zip(place, table[ours], strict=True):
-        text = " " + (missing if pd.isna(value) else form.format(value))
-        axes.annotate(text, (1.0 if pd.isna(value) else float(value), at), va="center", fontsize=8)
-    axes.set_yticks(np.arange(len(table)), table["variant"])
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set_title(study.title)
-    return figure, axes
-
-
-def draw_sweep(study: Study, sweep: Sweep, table: pd.DataFrame, path: Path) -> None:
-    """Seconds to the target (or best scores) over the values of the grid's key, a line a variant.
-
-    Where one of the lines crosses the first variant's, it says so.
-    """
-    (key,) = study.grid.keys() - {study.tuned}
-    column, label = ("best", "best score") if table["target"].isna().all() else (
-        "seconds", "seconds to target"
-    )  # fmt: skip
-    lines = _lines(study, key, table.set_index("variant")[column])
-    figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
-    x = sweep.factor * np.array(study.grid[key], float)
-    first = next(iter(lines))
-    for i, (name, y) in enumerate(lines.items()):
-        axes.plot(x, y, marker="o", ms=4, label=name, color=COLOURS[i % len(COLOURS)])
-        for at in crossings(x, lines[first], y) if name != first else []:
-            axes.axvline(at, color=COLOURS[i % len(COLOURS)], lw=1, ls=":")
-            axes.annotate(f" {at:.2g}", (at, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
-    axes.set(xlabel=sweep.label, ylabel=label, xscale="log", yscale="log")
-    axes.set_title(study.title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _lines(study: Study, key: str, values: pd.Series) -> dict[str, np.ndarray]:
-    """By variant without the grid: its value at each of the key's; nan where there is none."""
-    spots = points(study.grid)
-    places = [list(study.grid[key]).index(spot[key]) for spot in spots]
-    lines: dict[str, np.ndarray] = {}
-    for i, variant in enumerate(study.variants):
-        spot, place = spots[i % len(spots)], places[i % len(spots)]
-        line = lines.setdefault(
-            variant.name.removesuffix(suffix(spot)), np.full(len(study.grid[key]), np.nan)
-        )
-        if variant.name in values.index:
-            line[place] = values[variant.name]
-    return lines
-
-
-def crossings(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """Where two lines cross, straight in logarithms between the points."""
-    apart, at = np.log(a / b), np.log(x)
-    found = []
-    for i in range(len(x) - 1):
-        left, right = apart[i], apart[i + 1]
-        if left * right < 0:
-            found.append(float(np.exp(at[i] + (at[i + 1] - at[i]) * left / (left - right))))
-    return found
-
-
-def draw_grid(study: Study, table: pd.DataFrame, path: Path) -> None:
-    """Best scores over the two keys of the grid, a panel for each variant."""
-    best = table.set_index("variant")["best"]
-    (down, rows), (across, columns) = study.grid.items()
-    spots = points(study.grid)
-    names = [v.name.removesuffix(suffix(spots[0])) for v in study.variants[:: len(spots)]]
-    figure, panels = plt.subplots(
-        1, len(names), figsize=(1.5 + 3.6 * len(names), 3.6), layout="constrained", squeeze=False
-    )
-    for axes, name in zip(panels[0], names, strict=True):
-        scores = [float(best.get(name + suffix(spot), np.nan)) for spot in spots]
-        values = np.array(scores).reshape(len(rows), len(columns))
-        axes.imshow(values, cmap="viridis", aspect="auto", vmin=best.min(), vmax=best.max())
-        for (i, j), value in np.ndenumerate(values):
-            axes.annotate(f"{value:.3f}", (j, i), ha="center", va="center", color="w", fontsize=8)
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.set(title=name, xlabel=across, ylabel=down)
-    figure.suptitle(f"{study.title}: best scores")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)

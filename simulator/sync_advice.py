@@ -5,7 +5,8 @@ a bound is computed, with the step size at which it is least. (20), the paper's,
 whatever the delays (``algorithms.sync_time_bounds``); the advice goes by ours, for ``none`` and
 ``fednova`` with losses taken as convex. A bound is made of the worst case, from numbers measured
 where training begins: a race of those that it cannot tell apart, in which the better half goes on
-for twice as long, says more.
+for twice as long, says more. Bounds are for an S that stays; what races has the scenario's
+schedule.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from algorithms.sync_time_bounds import (
     whole_steps_bound,
 )
 from algorithms.sync_time_hfl import Normalise, SyncTimeSection
+from simulator import race as halving
 from simulator.errors import UserError
-from simulator.plots import COLOURS
-from simulator.results import Results
+from simulator.figures import COLOURS
 from simulator.rng import Stream, generator
 from simulator.scenario import Scenario
-from simulator.study import Run, carry_out
+from simulator.study import Run
 from simulator.sync_delays import Course, Delays, draw_path
 
 _PATHS = 5
@@ -56,6 +57,10 @@ def system_time_s(scenario: Scenario) -> float:
     if not isinstance(section, SyncTimeSection):
         raise UserError(
             f"algorithm.name = {section.name!r} has no sync time to advise on; use 'sync-time'"
+        )
+    if scenario.run.learning == "none":
+        raise UserError(
+            "run.learning = 'none': which S is best is a matter of what is learned; delete it"
         )
     time_s = section.system_time_s or scenario.run.sim_time_s
     if time_s is None:
@@ -159,29 +164,20 @@ def race(
     out: Path,
     field: Sequence[Candidate],
     jobs: int,
-    tell: Callable[[str], None],
 ) -> pd.DataFrame:
-    """Successive halving: a row for each candidate and heat, with the score at its end.
+    """A row for each candidate and heat, with the score at its end."""
+    total_s = system_time_s(scenario)
 
-    In the last heat, of at most two, there is all the time; in each before it half of the next's.
-    """
-    total_s, rows = system_time_s(scenario), []
-    heats = max(1, int(np.ceil(np.log2(len(field)))))
-    for heat in range(1, heats + 1):
-        time_s = total_s / 2 ** (heats - heat)
-        runs = [_run(scenario, base, out / f"heat-{heat}", time_s, c) for c in field]
-        problems = carry_out(runs, jobs, lambda run, how: tell(f"{run.variant}: {how}"))
-        if problems:
-            raise UserError("\n  ".join(f"{where}: {what}" for where, what in problems.items()))
-        scores = [_score(Results.load(run.folder)) for run in runs]
-        rows += [
-            {"heat": heat, "time_s": time_s, "sync_time_s": c.sync_time_s, "rate": c.rate,
-             "score": score}
-            for c, score in zip(field, scores, strict=True)
-        ]  # fmt: skip
-        order = np.argsort(scores, kind="stable")[::-1]
-        field = [field[i] for i in sorted(order[: max(1, -(-len(field) // 2))])]
-    return pd.DataFrame(rows)
+    def run_of(candidate: Candidate, share: float, folder: Path) -> Run:
+        return _run(scenario, base, folder, share * total_s, candidate)
+
+    return pd.DataFrame(
+        {
+            "heat": heat, "time_s": share * total_s, "sync_time_s": candidate.sync_time_s,
+            "rate": candidate.rate, "score": score,
+        }
+        for heat, share, candidate, score in halving.race(field, run_of, out, jobs)
+    )  # fmt: skip
 
 
 def winner(heats: pd.DataFrame) -> Candidate:
@@ -194,7 +190,7 @@ def _run(scenario: Scenario, base: Path, out: Path, time_s: float, candidate: Ca
     timed = {"sync_time_s": candidate.sync_time_s, "system_time_s": None}
     changes: dict[str, dict[str, Any]] = {
         "algorithm": timed,
-        "run": {"sim_time_s": time_s, "epochs": None},
+        "run": {"sim_time_s": time_s, "epochs": None, "target": None, "stop_at_target": False},
         "training": {"learning_rate": candidate.rate},
     }
     parts = {
@@ -205,31 +201,24 @@ def _run(scenario: Scenario, base: Path, out: Path, time_s: float, candidate: Ca
     return Run(candidate.name, scenario.run.seed, changed, base, folder)
 
 
-def _score(result: Results) -> float:
-    """More is better; a run that has diverged is worst."""
-    accuracy, loss = result.summary["final_accuracy"], result.summary["final_loss"]
-    if accuracy is not None:
-        return float(accuracy)
-    return -np.inf if loss is None else -float(loss)
-
-
 def draw_advice(table: pd.DataFrame, heats: pd.DataFrame | None, path: Path) -> None:
     """Bounds over S, rounds and iterations over S, and, after a race, scores over S."""
     count = 2 if heats is None else 3
     figure, panels = plt.subplots(1, count, figsize=(4.4 * count, 3.8), layout="constrained")
-    step = float(table["sync_time_s"][table["sync_time_s"] > 0].min())
     x = table["sync_time_s"]
+    step = float(x[x > 0].min()) if x.any() else 1.0
     curves = ((0, "ours", "ours"), (0, "paper", "(20)"), (1, "rounds", "global rounds"))
     for i, (panel, name, label) in enumerate((*curves, (1, "iterations", "mean t"))):
         panels[panel].plot(x, table[name], marker="o", ms=3, color=COLOURS[i], label=label)
     panels[0].axvline(advised(table), color="0.5", lw=1, ls=":")
-    panels[0].set(yscale="log", ylabel="bound on the mean of |gradient|², at its best step size")
+    panels[0].set(yscale="log", ylabel="bound on mean |gradient|², best step size")
     panels[1].set(yscale="log", ylabel="in all the time; in a round")
     if heats is not None:
         _draw_race(heats, panels[2])
     for axes in panels:
         axes.set_xscale("symlog", linthresh=step)
-        axes.set(xlabel="S [s]")
+        axes.set(xlabel="S [s]", xlim=(-step / 5, 1.2 * max(step, x.max())))
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
@@ -240,5 +229,5 @@ def _draw_race(heats: pd.DataFrame, axes: Axes) -> None:
     for i, (time_s, rows) in enumerate(heats.groupby("time_s")):
         best = rows.groupby("sync_time_s")["score"].max()
         colour = COLOURS[i % len(COLOURS)]
-        axes.plot(best.index, best, marker="o", color=colour, label=f"until {time_s} s")
+        axes.plot(best.index, best, marker="o", color=colour, label=f"until {time_s:g} s")
     axes.set(ylabel="score at the end of the heat, best step size")

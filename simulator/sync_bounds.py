@@ -30,15 +30,21 @@ def bounds_of_run(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     section = scenario.algorithm
     if not isinstance(section, SyncTimeSection) or scenario.run.learning == "none":
         raise UserError(f"{folder}: bounds are for runs of sync-time that learned something")
+    if section.gradient_bound is not None:
+        raise UserError(
+            f"{folder}: bounds are for one step size of all groups; with algorithm.gradient_bound "
+            "each of this run's has its own"
+        )
+    constants, members = estimate_constants(scenario, folder)
     groups = result.metrics[result.metrics["tier"] == "group"]
-    rounds = groups.pivot(index="epoch", columns="node", values="iterations").dropna().astype(int)
+    rounds = groups.pivot(index="epoch", columns="node", values="iterations")
+    rounds = rounds.reindex(columns=list(members)).dropna().astype(int)
     if rounds.empty:
         raise UserError(
             f"{folder}: no global round was finished, with all groups; nothing to bound"
         )
-    constants, sizes = estimate_constants(scenario, folder)
-    rate, iterations = scenario.training.learning_rate, rounds.to_numpy().tolist()
-    most = rounds.max().tolist()
+    rate, sizes = scenario.training.learning_rate, list(members.values())
+    iterations, most = rounds.to_numpy().tolist(), rounds.max().tolist()
     rows = [_lemma(groups, node, rate, constants.gradient, sizes) for node in rounds.columns]
     rows += [
         _row(f"Theorem 1, {node}", group_bound(constants, rate, rounds[node].tolist(), sizes, i))
@@ -53,8 +59,8 @@ def bounds_of_run(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     facts = {
         "L": constants.smoothness, "G": constants.gradient, "sigma": constants.noise,
         "dissimilarity of groups": constants.dissimilarity, "f(x^1)": constants.loss_drop,
-        "step size": rate, "1 / L": 1 / constants.smoothness, "global rounds": len(rounds),
-        "mean t": float(rounds.to_numpy().mean()),
+        "normalise": section.normalise, "step size": rate, "1 / L": 1 / constants.smoothness,
+        "global rounds": len(rounds), "mean t": float(rounds.to_numpy().mean()),
     }  # fmt: skip
     return pd.DataFrame(rows), facts
 

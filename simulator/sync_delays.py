@@ -16,14 +16,15 @@ import numpy as np
 
 from algorithms.sync_schedule import ConstantSchedule
 from algorithms.sync_time_hfl import SyncTimeSection
-from simulator.build import build
 from simulator.errors import UserError
-from simulator.events import Update
 from simulator.kernel import Simulation
+from simulator.rehearsal import Silent, rehearse
 from simulator.scenario import Scenario
 from simulator.section import LONGEST_S
 from simulator.units import FlowId, NodeId, Time, to_seconds
 
+_FEW = 6
+"""Iterations of a group that is much slower than others are enough."""
 _SHARE_OF_ROUNDS = 5
 """Of so many iterations that are measured, one is a global round."""
 
@@ -46,20 +47,23 @@ class Course(NamedTuple):
 
 
 def measure_delays(scenario: Scenario, base: Path, samples: int) -> Delays:
-    """``samples`` iterations of each group, and a fifth as many global rounds."""
+    """``samples`` iterations of a group in the mean, and a fifth as many global rounds."""
     alone, together = _Watch(least=samples + 1), _Watch(rounds=max(3, samples // _SHARE_OF_ROUNDS))
     _play(scenario, base, LONGEST_S, alone)
     _play(scenario, base, 0.0, together)
-    local = [np.diff(times) / 1e9 for _, times in sorted(alone.ends.items())]
+    assert alone.sim is not None
+    topology = alone.sim.topology
+    names = [topology.nodes[gateway].name for gateway in topology.gateways]
+    local = [np.diff(alone.ends[name]) / 1e9 for name in names if name in alone.ends]
     return Delays(tuple(local), np.array(together.besides_s))
 
 
 @dataclass
-class _Watch:
+class _Watch(Silent):
     """A recorder that stops the run when it has seen enough."""
 
     least: int = 0
-    """Iterations of each group; or so many global rounds."""
+    """Iterations of a group in the mean; or so many global rounds."""
     rounds: int | None = None
     sim: Simulation | None = None
     ends: dict[str, list[Time]] = field(default_factory=dict)
@@ -95,13 +99,8 @@ class _Watch:
         if self.rounds is not None:
             return len(self.besides_s) >= self.rounds
         seen = [len(times) for times in self.ends.values()]
-        return len(seen) == groups and min(seen) >= self.least
-
-    def trained(self, time: Time, update: Update) -> None:
-        pass
-
-    def alarm(self, time: Time, tag: object) -> None:
-        pass
+        enough = len(seen) == groups and sum(seen) >= self.least * groups
+        return enough and min(seen) >= min(self.least, _FEW)
 
 
 def _play(scenario: Scenario, base: Path, sync_time_s: float, watch: _Watch) -> None:
@@ -110,24 +109,8 @@ def _play(scenario: Scenario, base: Path, sync_time_s: float, watch: _Watch) -> 
     plain = {
         "sync_time_s": sync_time_s, "schedule": ConstantSchedule(), "system_time_s": None,
     }  # fmt: skip
-    changes = {
-        "run": {"learning": "none", "target": None, "stop_at_target": False, "epochs": None,
-                "sim_time_s": LONGEST_S},
-        "record": {"evaluate_every_epochs": 1, "evaluate_every_s": None,
-                   "evaluate_gateway_rounds": None},
-        "algorithm": plain,
-    }  # fmt: skip
-    parts = {
-        name: getattr(scenario, name).model_copy(update=change) for name, change in changes.items()
-    }
-    world = build(scenario.model_copy(update=parts), base)
-    try:
-        watch.sim = Simulation(world, watch)
-        watch.sim.start()
-        watch.sim.run(lambda: 0.0)
-    finally:
-        world.network.close()
-    if watch.sim.progress.stop_reason != "enough":
+    timed = scenario.model_copy(update={"algorithm": section.model_copy(update=plain)})
+    if rehearse(timed, base, watch) != "enough":
         raise UserError(
             "delays cannot be measured: a group waits for ever for a device or a transfer that is "
             "lost; set algorithm.gateway_timeout_s and cloud_timeout_s"

@@ -1,4 +1,4 @@
-"""Local training in one process: in C++ where that knows the model, else with autograd."""
+"""Local training in one thread: in C++ where that knows the model, else with autograd."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulator.training import rate_of
 
 
 class Trainer:
-    """Every process computes with one thread: bits do not depend on the number of workers."""
+    """Torch computes in one thread, in each worker: bits do not depend on their number."""
 
     def __init__(self, task: Task) -> None:
         torch.set_num_threads(1)
@@ -38,8 +38,14 @@ class Trainer:
         return results
 
 
+def is_native(task: Task) -> bool:
+    """Whether C++ trains the task's model: then other threads of the process can go on."""
+    return Trainer(task)._native is not None
+
+
 def train(task: Task, net: FlatModule, job: Job) -> Result:
     """Plain local SGD along ``gradient + pull * (w - start) + shift``."""
+    assert job.less is None
     training, num_steps = task.training, steps_of(task, job)[0]
     rate = rate_of(job, training)
     net.load(job.start)

@@ -40,7 +40,7 @@ def merged(content, changes):
     return result
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def scenario():
     """scenario({"run": {...}}, ...): the small scenario with changes."""
 

@@ -225,7 +225,7 @@ def test_an_interrupt_while_a_run_is_set_up_is_not_silent(monkeypatch, capsys):
 
 def test_workers_end_with_a_killed_run(tmp_path, undisturbed):
     folder = tmp_path / "run"
-    process = start(folder, "--workers", "2")
+    process = start(folder, "--workers", "2", "--set", "run.engine=processes")
     wait_for(folder / "checkpoint.safetensors", process)
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2

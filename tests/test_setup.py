@@ -44,6 +44,28 @@ def test_a_python_without_venv_is_told(tmp_path):
     assert "missing: python3-venv" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [
+        ("0", "getting chromium for the tests of the report's page\n"
+              "meshfl: no chromium to be had; the tests that need it are skipped\n"),
+        ("1000", ""),
+    ],
+)  # fmt: skip
+def test_without_a_browser_the_tests_go_on(tmp_path, user, told):
+    """Offline, or for somebody who may not install packages."""
+    for tool in ("bash", "timeout"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    for name, answer in (("id", f"echo {user}"), ("apt-get", "exit 100")):
+        (tmp_path / name).write_text(f"#!{shutil.which('bash')}\n{answer}\n")
+        (tmp_path / name).chmod(0o755)
+    script = ["bash", str(ROOT / "scripts/browser.sh")]
+    done = subprocess.run(script, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout == (f"meshfl: {told}" if told else "")
+    assert done.stderr == ""
+
+
 def test_ci_runs_the_readmes_test_command():
     assert "bash scripts/test.sh" in (ROOT / ".ci/run").read_text()
     assert "```bash\nbash scripts/test.sh\n```" in (ROOT / "README.md").read_text()

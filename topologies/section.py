@@ -39,7 +39,9 @@ class TreeTopology(Section):
 
     kind: Literal["tree"] = "tree"
     gateways: Count
+    """How many."""
     devices: Count
+    """How many; the first gateway of device i is i modulo the gateways."""
     device_rate_bps: RateOrBounds = (250e3, 4e6)
     """Of a device's link, each way; [low, high] draws it log-uniform for each device."""
     gateway_rate_bps: RateOrBounds = 20e6
@@ -47,7 +49,9 @@ class TreeTopology(Section):
     backhaul_rate_bps: RateOrBounds = 100e6
     """Between a gateway and the cloud, each way."""
     device_latency_s: float = Field(0.003, ge=0, le=1e6)
+    """Of a device's link, each way."""
     backhaul_latency_s: float = Field(0.005, ge=0, le=1e6)
+    """Between a gateway and the cloud, each way."""
     reach: Annotated[Count | tuple[Count, Count], AfterValidator(_ordered)] = 1
     """How many gateways a device can use; [low, high] draws it for each device."""
 

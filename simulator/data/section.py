@@ -68,7 +68,9 @@ class Grouped(Section):
 
     kind: Literal["grouped"] = "grouped"
     between: Literal["iid", "dirichlet"]
+    """How groups share the data."""
     within: Literal["iid", "dirichlet"]
+    """How the devices of a group share the group's data."""
     alpha: PositiveFloat = 0.1
     """Concentration wherever Dirichlet is chosen."""
     min_samples: PositiveInt = 1
@@ -106,6 +108,7 @@ class DataSection(Section):
     samples_per_device: PositiveInt | None = None
     """Keep at most so many samples on a device, drawn at random (without learning: 100)."""
     partition: Partition = Iid()
+    """Who has which samples."""
 
     @field_validator("name")
     @classmethod

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from simulator.engines.serial import SerialEngine
+from simulator.engines.threads import ThreadEngine
 from simulator.errors import UserError
 from simulator.events import Job, Result
 from simulator.task import Task
+from simulator.trainer import is_native
 
 
 class Engine(Protocol):
@@ -36,7 +38,10 @@ class Engine(Protocol):
 
 
 def build_engine(name: str, task: Task, workers: int, ray_address: str | None) -> Engine:
-    """By its name in [run]; ``auto`` is serial for one worker and processes for more."""
+    """By its name in [run]; ``auto`` is what is fastest."""
+    if name == "auto":
+        several = "threads" if is_native(task) else "processes"
+        name = several if workers > 1 else "serial"
     if name == "ray":
         from simulator.engines.ray_cluster import RayEngine
 
@@ -44,10 +49,12 @@ def build_engine(name: str, task: Task, workers: int, ray_address: str | None) -
     if name == "serial" and workers > 1:
         raise UserError(
             f"[run] engine = 'serial' trains in one process, not in {workers}; "
-            "choose 'processes' or 'ray', or leave --workers out"
+            "choose 'auto', 'threads', 'processes' or 'ray', or leave --workers out"
         )
-    if name == "serial" or (name == "auto" and workers == 1):
+    if name == "serial":
         return SerialEngine(task)
+    if name == "threads":
+        return ThreadEngine(task, workers)
     from simulator.engines.processes import ProcessEngine
 
     return ProcessEngine(task, workers)

@@ -227,6 +227,7 @@ def _start_worker(task: Task, arena: torch.Tensor) -> _Worker:
 def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.pipe.close()
+        worker.process.kill()  # what it is at work on, nobody wants any more
     for worker in workers:
         worker.process.join()
 

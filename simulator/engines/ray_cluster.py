@@ -22,12 +22,12 @@ class RayEngine:
     chunks_per_worker = 3
 
     def __init__(self, task: Task, workers: int, address: str | None) -> None:
-        self._ray = ray = _import_ray()
+        self._ray = ray = import_ray("[run] engine = 'ray'")
         trainer = Trainer(task)
         self.workers = workers
         self.num_parameters = trainer.num_parameters
         self.jobs_at_once = trainer.jobs_at_once
-        _connect(ray, workers, address)
+        connect(ray, workers, address, "[run] ray_address")
         actor = ray.remote(num_cpus=1, max_restarts=0)(RayWorker)
         shared = ray.put(_as_arrays(task))  # once per machine, however many workers it has
         self._actors = [actor.remote(shared) for _ in range(workers)]
@@ -65,18 +65,18 @@ class RayEngine:
 _NOTHING = torch.empty(0)
 
 
-def _import_ray() -> Any:
+def import_ray(who: str) -> Any:
     try:
         import ray
     except ImportError:
         raise UserError(
-            "[run] engine = 'ray' needs the package ray: pip install 'meshfl[ray]', or choose "
-            "'processes'"
+            f"{who} needs the package ray: pip install 'meshfl[ray]', or choose another engine"
         ) from None
     return ray
 
 
-def _connect(ray: Any, workers: int, address: str | None) -> None:
+def connect(ray: Any, workers: int | None, address: str | None, key: str) -> None:
+    """To the cluster that ``key`` names, or to one that is made here for so many workers."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
         if address is None:
@@ -87,15 +87,13 @@ def _connect(ray: Any, workers: int, address: str | None) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"[run] ray_address = {address!r}: no Ray cluster answers ({reason}); start one with "
-            "'ray start --head', or leave ray_address out for one on this machine"
+            f"{key} = {address!r}: no Ray cluster answers ({reason}); start one with "
+            "'ray start --head', or leave it out for one on this machine"
         ) from None
     cores = int(ray.cluster_resources().get("CPU", 0))
-    if cores < workers:
+    if cores < (workers or 1):
         ray.shutdown()
-        raise UserError(
-            f"--workers {workers}: the Ray cluster has {cores} CPUs; ask for at most {cores}"
-        )
+        raise UserError(f"{workers} workers: the Ray cluster has {cores} CPUs; ask for no more")
 
 
 def _knock(address: str) -> None:

@@ -146,6 +146,7 @@ def _check(task: Task, data: _Data, layers: list[tuple[int, ...]]) -> None:
 
 
 def _check_job(job: Job, room: Tensor, dtype: torch.dtype) -> None:
+    assert job.less is None
     for vector in (job.start, room, *([] if job.shift is None else [job.shift])):
         assert vector.dtype == dtype
         assert vector.is_contiguous()

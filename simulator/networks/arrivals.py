@@ -9,6 +9,8 @@ from simulator.network import Completion
 from simulator.units import FlowId, Time
 
 LOST = "lost in transit"
+SLACK_NS = 1e-3
+"""Rounding up to whole ns forgives this much, so that float error adds no nanosecond."""
 
 
 class Arrivals:

@@ -19,22 +19,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "units.h"
+
 namespace meshfl {
 
-using Time = int64_t;  // in ns
-using Node = int64_t;
-
-constexpr Time kNever = std::numeric_limits<Time>::max();
-constexpr double kForever = 0x1p62;  // ns: FOREVER in parts.py
 constexpr double kSecond = 1e9;
-constexpr double kSlack = 1e-3;  // ns: SLACK_NS in sharing.py
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr double kInitialWindow = 10 * 1448;  // bytes
 
@@ -61,6 +55,7 @@ struct Transfer {
     double left;                 // work still to do, in ns of a lone transfer
     double slope;                // work per byte
     double pace;                 // bytes per ns that the device's application allows
+    Time latency;                // of what comes after this channel
     double window = kUnbounded;  // bytes per round trip
     double rate = 0;             // work done per ns
     Time since = 0;              // when it came on the air

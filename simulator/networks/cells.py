@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulator.compiled import load_shared
+from simulator.compiled import load_shared, read_rows
 from simulator.parts import FOREVER
 from simulator.units import FlowId, NodeId, Time
 
@@ -68,6 +68,8 @@ class Load(NamedTuple):
     """Work per byte."""
     pace: float
     """Bytes per ns that the device's application allows; inf: as fast as it gets."""
+    latency: Time
+    """Of what comes after this channel."""
     window: float
     """Bytes per round trip; inf: no bound any more."""
     rate: float
@@ -78,14 +80,15 @@ class Load(NamedTuple):
     """The window; 2**63 - 1: never."""
 
 
-_LOAD = np.dtype(list(zip(Load._fields, "qqqqdddddqq", strict=True)))
+_LOAD = np.dtype(list(zip(Load._fields, "qqqqdddqddqq", strict=True)))
 _NEWCOMER = np.dtype([("channel", "q"), ("begin", "q"), ("load", _LOAD)])
+_ARRIVAL = np.dtype([("time", "q"), ("flow", "q")])
 _NO_BOUND = {"pace": math.inf, "window": math.inf, "grows_at": 2**63 - 1}
 """Is saved as null."""
 
 
 class Channels:
-    """All channels of a network: who is on the air, and who ends when."""
+    """All channels of a network: who is on the air, and who arrives when."""
 
     def __init__(self, contentions: Mapping[int, Contention]) -> None:
         """By the number of a channel; of what happens at one instant the lowest comes first."""
@@ -107,14 +110,15 @@ class Channels:
         work: float,
         slope: float,
         pace: float,
+        latency: Time,
     ) -> None:
         """A transfer that comes on the air at ``begin``; the rest as in ``Load``."""
         self._library.meshfl_channels_send(
-            self._all, channel, begin, flow, *link, work, slope, pace
+            self._all, channel, begin, flow, *link, work, slope, pace, latency
         )
 
     def advance(self, limit: Time) -> tuple[Time, FlowId] | None:
-        """Run to the first end of a transfer at or before ``limit``."""
+        """Run to the first arrival at or before ``limit``; at one instant the lowest flow's."""
         flow = self._library.meshfl_channels_advance(self._all, limit, self._time_at)
         return None if flow < 0 else (self._time.value, flow)
 
@@ -128,12 +132,12 @@ class Channels:
         return {row[0]: Load(*row) for row in rows.tolist()}
 
     def save(self) -> dict[str, object]:
-        entering = self._library.meshfl_channels_entering
-        rows = np.zeros(entering(self._all, None), _NEWCOMER)
-        entering(self._all, rows.ctypes.data)
+        entering = read_rows(self._library.meshfl_channels_entering, self._all, _NEWCOMER)
+        arrivals = read_rows(self._library.meshfl_channels_arrivals, self._all, _ARRIVAL)
         return {
-            "entering": [[begin, ch, _saved(Load(*row))] for ch, begin, row in rows.tolist()],
+            "entering": [[begin, ch, _saved(Load(*row))] for ch, begin, row in entering],
             "cells": [self._save_channel(number) for number in self._contentions],
+            "arrivals": [list(arrival) for arrival in arrivals],
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -143,7 +147,11 @@ class Channels:
         for begin, number, row in state["entering"]:
             load = _loaded(row)
             link = Link(load.access_point, load.device, bool(load.up))
-            self.send(number, begin, load.flow, link, load.left, load.slope, load.pace)
+            self.send(
+                number, begin, load.flow, link, load.left, load.slope, load.pace, load.latency
+            )
+        for time, flow in state["arrivals"]:
+            self._library.meshfl_channels_arrive(self._all, time, flow)
 
     def _save_channel(self, number: int) -> list[object]:
         loads = self.on_air(number)
@@ -170,19 +178,17 @@ def _loaded(row: list[Any]) -> Load:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load_shared(
-        Path(__file__).parent / "channels.cc",
-        "the sharing of channels",
-        ", or choose [network] kind = 'flow', which needs none",
-    )
+    library = load_shared(Path(__file__).parent / "channels.cc", "the sharing of channels")
     integer, number, address = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
     for name, gives, takes in (
         ("new", address, []),
         ("delete", None, [address]),
         ("open", None, [address, integer, address, integer, address, integer]),
-        ("send", None, [address, *[integer] * 6, *[number] * 3]),
+        ("send", None, [address, *[integer] * 6, *[number] * 3, integer]),
         ("advance", integer, [address, integer, address]),
+        ("arrive", None, [address, integer, integer]),
         ("entering", integer, [address, address]),
+        ("arrivals", integer, [address, address]),
         ("on_air", integer, [address, integer, address, address]),
     ):
         function = getattr(library, f"meshfl_channels_{name}")

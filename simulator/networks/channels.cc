@@ -23,6 +23,7 @@ class Channels {
   public:
     std::map<int64_t, Channel> all;
     std::map<std::pair<Time, int64_t>, Newcomer> entering;  // by when they begin, and flow
+    std::set<Arrival> arrivals;                             // of what has left its channel
 
     void Plan(int64_t number, Channel& channel) {
         if (channel.next) planned_.erase({channel.next->time, number});
@@ -37,30 +38,35 @@ class Channels {
         all.erase(place);
     }
 
-    // To the first end of a transfer, at or before the limit: its flow, or -1.
-    int64_t Advance(Time limit, Time* end) {
-        while (true) {
-            Time begin = entering.empty() ? kNever : entering.begin()->first.first;
-            Time next = planned_.empty() ? kNever : planned_.begin()->first;
-            if (std::min(begin, next) > limit) return -1;
-            if (begin <= next) {
-                Enter(begin);
-                continue;
-            }
-            int64_t number = planned_.begin()->second;
-            Channel& channel = all.at(number);
-            Event event = *channel.next;
-            int64_t flow = event.load->flow;
-            channel.cell.Handle(event);
-            Plan(number, channel);
-            if (event.is_end) {
-                *end = next;
-                return flow;
-            }
+    // To the first arrival, at or before the limit.
+    std::optional<Arrival> Advance(Time limit) {
+        while (Step(arrivals.empty() ? limit : std::min(limit, arrivals.begin()->time))) {
         }
+        if (arrivals.empty() || arrivals.begin()->time > limit) return {};
+        return arrivals.extract(arrivals.begin()).value();
     }
 
   private:
+    // Let the next thing happen that happens at or before the limit, if any.
+    bool Step(Time limit) {
+        Time begin = entering.empty() ? kNever : entering.begin()->first.first;
+        Time next = planned_.empty() ? kNever : planned_.begin()->first;
+        if (std::min(begin, next) > limit) return false;
+        if (begin <= next)
+            Enter(begin);
+        else
+            Happen(planned_.begin()->second);
+        return true;
+    }
+
+    void Happen(int64_t number) {
+        Channel& channel = all.at(number);
+        Event event = *channel.next;
+        if (event.is_end) arrivals.insert({event.time + event.load->latency, event.load->flow});
+        channel.cell.Handle(event);
+        Plan(number, channel);
+    }
+
     void Enter(Time begin) {
         int64_t number = entering.begin()->second.channel;
         newcomers_.clear();
@@ -102,13 +108,21 @@ void meshfl_channels_open(Channels* channels, int64_t number, const meshfl::Cont
 
 void meshfl_channels_send(Channels* channels, int64_t number, Time begin, int64_t flow,
                           int64_t access_point, int64_t device, int64_t up, double work,
-                          double slope, double pace) {
-    meshfl::Transfer transfer{flow, access_point, device, up, work, slope, pace};
+                          double slope, double pace, Time latency) {
+    meshfl::Transfer transfer{flow, access_point, device, up, work, slope, pace, latency};
     channels->entering.emplace(std::pair(begin, flow), meshfl::Newcomer{number, begin, transfer});
 }
 
-int64_t meshfl_channels_advance(Channels* channels, Time limit, Time* end) {
-    return channels->Advance(limit, end);
+// The flow that arrives first, or -1.
+int64_t meshfl_channels_advance(Channels* channels, Time limit, Time* time) {
+    auto arrival = channels->Advance(limit);
+    if (!arrival) return -1;
+    *time = arrival->time;
+    return arrival->flow;
+}
+
+void meshfl_channels_arrive(Channels* channels, Time time, int64_t flow) {
+    channels->arrivals.insert({time, flow});
 }
 
 // How many there are; null: they are only counted.
@@ -116,6 +130,11 @@ int64_t meshfl_channels_entering(Channels* channels, meshfl::Newcomer* newcomers
     if (newcomers)
         for (auto& [key, newcomer] : channels->entering) *newcomers++ = newcomer;
     return channels->entering.size();
+}
+
+int64_t meshfl_channels_arrivals(Channels* channels, meshfl::Arrival* arrivals) {
+    if (arrivals) std::copy(channels->arrivals.begin(), channels->arrivals.end(), arrivals);
+    return channels->arrivals.size();
 }
 
 int64_t meshfl_channels_on_air(Channels* channels, int64_t number, Time* now,

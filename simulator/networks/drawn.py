@@ -8,7 +8,7 @@ the way from gateway to cloud, and everything else takes no time; leave [compute
 The paper does not say how delays are drawn. Sync Avg's times in its Table 3, 53074, 55304 and 3568
 t^ for 118, 123 and 7 global steps, are all 446 t^ times one step more: so the slowest sub-center is
 always equally slow, and delays are drawn once. That they are drawn evenly is our guess; the longest
-of 8 would then be 444 in the mean. ``drawn = "upload"`` draws anew for every upload.
+of 8 would then be 445 in the mean. ``drawn = "upload"`` draws anew for every upload.
 
 Left out: sizes of transfers, other traffic, devices' differences, and every pair but
 gateway-device and cloud-gateway.

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from simulator.network import Completion
-from simulator.networks.arrivals import Arrivals
+from simulator.networks.arrivals import LOST, SLACK_NS
 from simulator.networks.noise import Noise, NoisySection
 from simulator.networks.routes import Route, Routes
-from simulator.networks.sharing import SLACK_NS, Sharing, Transfer
+from simulator.networks.sharing import Sharing
 from simulator.units import SECOND, FlowId, NodeId, Time
 from topologies import Tier, Topology
 
@@ -37,9 +37,9 @@ class FlowNetwork:
         self._routes = Routes(topology)
         self._noise = noise
         self._sharing = Sharing(self._routes.capacities)
-        self._arrivals = Arrivals()
         self._sent = 0
-        self._now: Time = 0
+        self._lost: set[FlowId] = set()
+        """Of those under way."""
         self._is_device = [node.tier is Tier.DEVICE for node in topology.nodes]
         self._home: dict[NodeId, NodeId] = {}
         """By device: the gateway that it has talked with last."""
@@ -52,26 +52,23 @@ class FlowNetwork:
         route = self._route(src, dst)
         if self._is_device[src] is not self._is_device[dst]:
             self._meet(src, dst)
-        if now > self._now:
-            while self._end_next(now):
-                pass
-            self._now = now
         factor, lost = self._noise.draw() if self._noise.active else (1.0, False)
         flow = self._sent
         self._sent += 1
-        if nbytes == 0:
-            self._arrivals.push(now + route.latency, flow, lost)
-        else:
-            left = 8 * nbytes * SECOND * factor
-            self._sharing.start(now, Transfer(flow, route, lost), left)
+        if lost:
+            self._lost.add(flow)
+        self._sharing.send(now, flow, route, 8 * nbytes * SECOND * factor)
         return flow
 
     def advance(self, limit: Time) -> Completion | None:
-        while self._end_next(self._arrivals.first(limit)):
-            pass
-        completion = self._arrivals.pop(limit)
-        self._now = max(self._now, limit if completion is None else completion.time)
-        return completion
+        arrived = self._sharing.advance(limit)
+        if arrived is None:
+            return None
+        time, flow = arrived
+        if flow in self._lost:
+            self._lost.remove(flow)
+            return Completion(flow, time, LOST)
+        return Completion(flow, time)
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         route = self._route(src, dst)
@@ -82,20 +79,18 @@ class FlowNetwork:
 
     def save(self) -> dict[str, object]:
         return {
-            "now": self._now,
             "sent": self._sent,
+            "lost": sorted(self._lost),
             "sharing": self._sharing.save(),
-            "arrivals": self._arrivals.save(),
             "noise": self._noise.save(),
             "home": [list(pair) for pair in self._home.items()],
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        self._now = state["now"]
         self._sent = state["sent"]
+        self._lost = set(state["lost"])
         self._sharing = Sharing(self._routes.capacities)
         self._sharing.load(state["sharing"], self._routes)
-        self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
         self._home = dict(state["home"])
 
@@ -110,16 +105,3 @@ class FlowNetwork:
         if self._routes.has_link(src, dst):
             device, other = (src, dst) if self._is_device[src] else (dst, src)
             self._home[device] = other
-
-    def _end_next(self, limit: Time) -> bool:
-        """Let the next transfer leave whose last byte leaves at or before ``limit``, if any."""
-        if limit > self._now:
-            # Not earlier, so that all that happens at one instant is shared out once.
-            self._sharing.settle()
-        end = self._sharing.next_end()
-        if end is None or end > limit:
-            return False
-        for transfer in self._sharing.end_next():
-            self._arrivals.push(end + transfer.route.latency, transfer.flow, transfer.lost)
-        self._now = end
-        return True

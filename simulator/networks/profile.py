@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 from simulator.errors import UserError
 from simulator.network import Completion
-from simulator.networks.arrivals import Arrivals
+from simulator.networks.arrivals import LOST, SLACK_NS
 from simulator.networks.cells import Channels, Contention, Link
 from simulator.networks.noise import Noise
-from simulator.networks.sharing import SLACK_NS
 from simulator.units import SECOND, FlowId, NodeId, Time, to_ns
 from topologies import Tier, Topology
 
@@ -114,10 +113,9 @@ class ProfileNetwork:
         wires = {wire + way: WIRE for wire in self._wires.values() for way in range(2)}
         air = dict.fromkeys(profile.channels.values(), profile.contention)
         self._channels = Channels(air | wires)
-        self._latency: dict[FlowId, tuple[Time, bool]] = {}
-        """Of transfers under way: what comes after their channel, and whether they are lost."""
+        self._lost: set[FlowId] = set()
+        """Of those under way."""
         self._ways: dict[tuple[NodeId | None, ...], Way] = {}
-        self._arrivals = Arrivals()
         self._sent = 0
 
     def send(self, now: Time, src: NodeId, dst: NodeId, nbytes: int) -> FlowId:
@@ -126,19 +124,22 @@ class ProfileNetwork:
         self._sent += 1
         factor, lost = self._noise.draw()
         work = way.work * factor
-        self._latency[flow] = way.latency, lost
+        if lost:
+            self._lost.add(flow)
         begin = now + self._associate(way.associations)
         slope = work / max(nbytes, 1)
-        self._channels.send(way.channel, begin, flow, way.link, work, slope, way.pace)
+        self._channels.send(way.channel, begin, flow, way.link, work, slope, way.pace, way.latency)
         return flow
 
     def advance(self, limit: Time) -> Completion | None:
-        arrivals = self._arrivals
-        while (ended := self._channels.advance(arrivals.first(limit))) is not None:
-            time, flow = ended
-            latency, lost = self._latency.pop(flow)
-            arrivals.push(time + latency, flow, lost)
-        return arrivals.pop(limit)
+        arrived = self._channels.advance(limit)
+        if arrived is None:
+            return None
+        time, flow = arrived
+        if flow in self._lost:
+            self._lost.remove(flow)
+            return Completion(flow, time, LOST)
+        return Completion(flow, time)
 
     def estimate(self, src: NodeId, dst: NodeId, nbytes: int) -> Time:
         way = self._way(src, dst, nbytes)
@@ -151,18 +152,16 @@ class ProfileNetwork:
         return {
             "sent": self._sent,
             "gateway": [list(pair) for pair in self._gateway.items()],
-            "latency": [[flow, *value] for flow, value in self._latency.items()],
+            "lost": sorted(self._lost),
             **self._channels.save(),
-            "arrivals": self._arrivals.save(),
             "noise": self._noise.save(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
         self._sent = state["sent"]
         self._gateway = dict(state["gateway"])
-        self._latency = {flow: (after, lost) for flow, after, lost in state["latency"]}
+        self._lost = set(state["lost"])
         self._channels.load(state)
-        self._arrivals.load(state["arrivals"])
         self._noise.load(state["noise"])
 
     def _way(self, src: NodeId, dst: NodeId, nbytes: int) -> Way:

@@ -11,6 +11,7 @@ from topologies import Tier, Topology
 
 
 class Route(NamedTuple):
+    number: int
     src: NodeId
     dst: NodeId
     latency: Time
@@ -83,7 +84,9 @@ class Routes:
             path = self._shortest(src, dst) if via is None else self._between(src, dst, via)
             latency, _, crossed = path
             rate = min(self.capacities[c] / crossed.count(c) for c in crossed)
-            route = self._found[src, dst, via] = Route(src, dst, latency, crossed, rate, via)
+            number = len(self._found)
+            route = Route(number, src, dst, latency, crossed, rate, via)
+            self._found[src, dst, via] = route
         return route
 
     def _between(self, src: NodeId, dst: NodeId, via: Homes) -> Path:

@@ -51,9 +51,12 @@ def test_at_the_most_global_rate_64_is_an_equation(staleness, cached_age):
     assert left + (length * both**2 * rounds - both) / (2 * rounds) == pytest.approx(0, abs=1e-12)
 
 
-def test_the_papers_own_setting_is_outside_its_limits():
-    assert most_global_rate(500, 1000) < 0.1
+def test_the_papers_own_alpha_is_outside_its_limit():
     assert least_alpha(1.0, 8) > 2
+
+
+def test_its_own_rate_is_outside_only_if_mini_batches_are_taken_for_global_steps():
+    assert most_global_rate(500, 1000) < 0.1 < most_global_rate(10, 20)
 
 
 def test_theorem_1_term_by_term():

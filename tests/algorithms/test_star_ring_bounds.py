@@ -13,6 +13,7 @@ from algorithms.star_ring_bounds import (
     corollary_1,
     drift,
     most_rate,
+    rounds_of_corollary,
     steps_along,
     theorem_1,
 )
@@ -195,3 +196,11 @@ def test_rates_have_a_limit_and_targets_may_be_out_of_reach():
     assert Bound(3.0, 0.0, 0.0).best_rate(0.4, most=0.1) == 0.1
     assert Bound(3.0, 0.0, 1.0).best_rate(0.4, most=0.1) == 0.1
     assert Bound(3.0, 1.0, 0.0).rounds_to(0.4, 0.5) == inf
+
+
+def test_rounds_of_the_corollary():
+    constants = Constants(2.0, 0.3, 0.5, 0.7, 1.1)
+    for pair in FOUR:
+        for target in (1e-4, 0.1, 5.0):
+            rounds = rounds_of_corollary(SHAPE, constants, *pair, target)
+            assert corollary_1(SHAPE, constants, *pair, rounds) == pytest.approx(target)

@@ -222,11 +222,49 @@ def test_of_unequal_groups_the_mean_counts():
         ({"effective_rate": 0.5}, "give local_steps"),
         ({"group_order": "shuffled"}, "is for top = 'ring'"),
         ({"lower": "ring", "gateway_timeout_s": 5.0}, "is for lower = 'star'"),
+        ({"in_flight": 2}, "is for top = 'ring'"),
+        ({"top": "ring", "in_flight": 2}, 'give closing = "cloud"'),
     ],
 )
 def test_keys_that_do_not_go_together(params, message):
     with pytest.raises(ValueError, match=message):
         StarRingSection(**params)
+
+
+# Several models in flight
+
+
+def test_two_models_in_flight_by_hand():
+    # From g0: 6 at 15 s, at g1 at 19 s, 7 at 33 s. From g1: 4 at 16 s, at g0 at 20 s, 7 at 34 s: 8,
+    # of (4 + 8) / 2 and (4 + 16) / 2. Both reach the cloud at 35 s.
+    sim = simulate(star_ring("ring", "star", closing="cloud", in_flight=2), epochs=2)
+    times = [t for t, _, _ in cloud_rows(sim)]
+    assert times[1] == 35
+    assert cloud_rows(sim)[1][2] == (7 + 8) / 2
+    assert times[2] == 2 * 35
+    assert sim.progress.bytes_by_kind["backhaul"] / 8 == 2 * 2 * 3
+
+
+def test_a_group_lets_further_models_wait():
+    # No more models than groups
+    busy = simulate(star_ring("ring", "ring", closing="cloud", in_flight=3), epochs=1)
+    assert len(busy.learner.jobs) == 2 * 4
+    # d0 takes 100 s: g0 is at work still when the other model comes
+    late = simulate(
+        star_ring("ring", "star", closing="cloud", in_flight=2), first={D0: 100}, epochs=2
+    )
+    visited = [job.node for job in late.learner.jobs]
+    assert sorted(visited[:8]) == sorted(visited[8:16]) == [D0, D0, D1, D1, D2, D2, D3, D3]
+
+
+def test_of_several_models_those_that_arrive_count():
+    found = []
+    for flow in range(24):
+        how = star_ring("ring", "star", closing="cloud", in_flight=2, retries=0)
+        sim = simulate(how, lose=(flow,))
+        if [row[1] for row in skips(sim)] == ["cloud"]:
+            found.append(float(sim.model))
+    assert sorted(found) == [7, 8]
 
 
 # What is lost. Flows of a ring-ring round: 0 cloud-g0; 1 and 2 greetings, 3 g0-d0, 4 d0-d1, 5 d1-g0;

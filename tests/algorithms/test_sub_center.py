@@ -41,7 +41,7 @@ def round_of(rule, model, ends, devices=BOTH, **how):
 def shifts(rule, model=0.0, devices=BOTH):
     model = vector(model)
     control = rule.control(model, devices)
-    found = [rule.job(device, model, control, None).shift for device in devices]
+    found = [rule.job(device, model, control, None).whole_shift for device in devices]
     return [0.0 if shift is None else shift.item() for shift in found]
 
 
@@ -50,7 +50,7 @@ def descend(job, curvature, centre, steps=200, rate=0.1):
     w = job.start
     for _ in range(steps):
         direction = curvature * (w - centre) + job.pull * (w - job.start)
-        w = w - rate * (direction if job.shift is None else direction + job.shift)
+        w = w - rate * (direction if job.whole_shift is None else direction + job.whole_shift)
     return w.item()
 
 

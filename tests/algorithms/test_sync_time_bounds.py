@@ -1,24 +1,18 @@
 """Sync-time HFL's bounds by hand, term by term, and against what noisy quadratics really do."""
 
-from math import exp
-
 import numpy as np
 import pytest
-from scipy.stats import erlang as scipy_erlang
 
 from algorithms.sync_time_bounds import (
     Constants,
     corollary_bound,
     corollary_rate,
     distances_of,
-    erlang,
     global_bound,
     group_bound,
     kappa,
-    mean_iterations,
     mean_step_bound,
     most_deviation,
-    most_iterations,
     whole_steps_bound,
 )
 
@@ -66,22 +60,11 @@ def test_by_theorem_2_more_iterations_never_help():
 
 
 def test_corollary_1():
-    assert (most_iterations(5.0, 1.2), most_iterations(0.0, 1.2)) == (5, 1)
     assert corollary_rate(100, 2.0) == 0.1
     assert corollary_rate(4, 10.0) == 0.1
     bounds = [corollary_bound(PLAIN, rounds, [5, 5], SIZES).total for rounds in (100, 400, 1600)]
     assert bounds[0] / bounds[1] > 1.9, "as 1 / sqrt(U), or faster"
     assert bounds[1] / bounds[2] > 1.9
-
-
-def test_renewals():
-    assert mean_iterations(5.0, 0.0, 0.5) == 11
-    assert mean_iterations(5.0, 2.0, 0.0) == 3
-    assert mean_iterations(0.0, 2.0, 0.5) == 1
-    # One iteration lasts 2 s or longer with chance 1 / e; two always do
-    assert mean_iterations(2.0, 1.0, 1.0) == pytest.approx(2 - exp(-1))
-    for x, n in ((0.3, 1), (2.0, 4), (30.0, 20)):
-        assert erlang(x, n) == pytest.approx(scipy_erlang.cdf(x, n))
 
 
 def test_a_mean_step_by_hand():

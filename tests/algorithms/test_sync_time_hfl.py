@@ -304,6 +304,13 @@ def test_bad_scenarios(scenario):
     with pytest.raises(ValueError, match="run: give epochs or sim_time_s"):
         scenario(timed, endless)
     assert scenario(timed, endless, {"algorithm": {"system_time_s": 5.0}})
+    never = {"algorithm": {"sync_time_s": 0.0, "schedule": {"kind": "adaptive"}}}
+    with pytest.raises(ValueError, match="sync_time_s = 0 stays 0; give sync_time_s or schedule"):
+        scenario(timed, never)
+    assert scenario(timed, never, {"algorithm": {"schedule": {"least_s": 1.0}}})
+    huge = {"algorithm": {"schedule": {"kind": "per-group", "factors": [1e300, 1.0]}}}
+    with pytest.raises(ValueError, match="less than or equal to 1000000"):
+        scenario(timed, huge)
 
 
 # Delays: a gateway with one client has the c_i and lambda_i that n clients have, if n is in b and f

@@ -79,7 +79,7 @@ def scenarios(draw):
         "training": {"learning_rate": 0.1, "batch_size": 20},
         "algorithm": algorithm,
         "selection": selection | ({} if budget is None else {"budget_bytes_per_s": budget}),
-        "association": draw(st.sampled_from(ASSOCIATIONS)),
+        "association": draw(st.sampled_from(ASSOCIATIONS[:1] if two_tiers else ASSOCIATIONS)),
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selection.alike import Alike, AlikeGradients, AlikeGradientsSection, AlikeSection
-from selection.associators import Balanced, BalancedSection
+from selection.associators import Shares, SharesSection
 from selection.groups import group
 from selection.ledger import Ledger
 from selection.utility import LearningUtility
@@ -50,7 +50,7 @@ def test_sizes_are_free_if_they_may_be(solver):
     """Three of one label, one of the other, which is worth three: they balance it together."""
     features = np.array([[1.0], [1.0], [1.0], [-3.0]])
     reachable = np.array([[1, 0], [1, 1], [1, 1], [1, 1]], bool)
-    free = group(features, reachable, np.ones((4, 2)), solver=solver, equal_sizes=False)
+    free = group(features, reachable, np.ones((4, 2)), solver=solver, sizes="free")
     assert free.apart == pytest.approx(0, abs=1e-9)
     assert len(set(free.gateways)) == 1
     equal = group(features, reachable, np.ones((4, 2)), solver=solver)
@@ -68,7 +68,7 @@ def test_no_choice_is_better(seed, devices, gateways, equal):
     reachable = rng.random((devices, gateways)) < 0.7
     reachable[np.arange(devices), rng.integers(gateways, size=devices)] = True
     links_s = rng.random((devices, gateways))
-    found = group(features, reachable, links_s, equal_sizes=equal, gap=0.0)
+    found = group(features, reachable, links_s, sizes="equal" if equal else "free", gap=0.0)
     assert reachable[np.arange(devices), found.gateways].all()
     alive = reachable.any(axis=0).sum()
     least, most = (devices // alive, -(-devices // alive)) if equal else (0, devices)
@@ -99,18 +99,25 @@ def city(reach, delays_s):
     ), lambda d, g: delays_s[d - 3][g - 1] * SECOND
 
 
-def test_balanced_takes_the_shortest_links_that_make_equal_groups():
+def test_the_shortest_links_that_make_equal_groups():
     # All are nearer to g0; d3 loses least by going to g1, then d1
     topology, estimate = city([(0, 1)] * 4, [(1, 9), (1, 4), (1, 8), (1, 2)])
-    section = BalancedSection(name="balanced")
-    found = Balanced(section).associate(topology, estimate, generator(0, Stream.ASSOCIATION))
+    section = SharesSection(name="shares", together="nearest")
+    found = Shares(section).associate(topology, estimate, generator(0, Stream.ASSOCIATION))
     assert found == {3: 1, 4: 2, 5: 1, 6: 2}
 
 
-def test_balanced_as_far_as_reach_allows():
+def test_the_shortest_links_that_make_unequal_groups():
+    topology, estimate = city([(0, 1)] * 4, [(1, 9), (1, 4), (1, 8), (1, 2)])
+    section = SharesSection(name="shares", together="nearest", shares=(3, 1))
+    found = Shares(section).associate(topology, estimate, generator(0, Stream.ASSOCIATION))
+    assert found == {3: 1, 4: 1, 5: 1, 6: 2}
+
+
+def test_equal_groups_as_far_as_reach_allows():
     topology, estimate = city([(0,), (0,), (0,), (0, 1)], [(1, 9)] * 4)
-    section = BalancedSection(name="balanced")
-    found = Balanced(section).associate(topology, estimate, generator(0, Stream.ASSOCIATION))
+    section = SharesSection(name="shares", together="nearest")
+    found = Shares(section).associate(topology, estimate, generator(0, Stream.ASSOCIATION))
     assert found == {3: 1, 4: 1, 5: 1, 6: 2}
 
 
@@ -120,8 +127,8 @@ def test_the_shipped_city_has_ten_groups_of_ten():
     from topologies import shipped
 
     topology = Topology.load(shipped()["nycmesh-100"])
-    section = BalancedSection(name="balanced")
-    found = Balanced(section).associate(
+    section = SharesSection(name="shares", together="nearest")
+    found = Shares(section).associate(
         topology, lambda d, g: SECOND, generator(0, Stream.ASSOCIATION)
     )
     assert set(Counter(found.values()).values()) == {10}
@@ -153,7 +160,7 @@ def test_alike_by_sketches():
 NON_IID = {
     "data": {"partition": {"kind": "disjoint-groups", "k": 1}},
     "topology": {"devices": 20, "reach": 2},
-    "association": {"name": "alike", "every_epochs": 1, "first": "balanced"},
+    "association": {"name": "alike", "every_epochs": 1, "first": "equal"},
     "training": {"learning_rate": 0.05},
 }
 
@@ -188,5 +195,5 @@ def test_in_a_run_heterogeneity_between_groups_falls_and_labels_are_paid_for(
 
 def test_without_labels_it_says_so(scenario, run_in):
     none = {"run": {"learning": "none"}, "model": {"transfer_bytes": 100}}
-    with pytest.raises(UserError, match="use 'alike-gradients' or 'balanced'"):
+    with pytest.raises(UserError, match="use 'alike-gradients' or 'shares'"):
         run_in(scenario(NON_IID, none))

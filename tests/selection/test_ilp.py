@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from selection import milp
 from selection.ilp import associate, known, select_devices
+from selection.utility import LearningUtility
 
 SOLVERS = ["gurobi", "highs"]
 ALL = [*SOLVERS, "greedy"]
@@ -236,6 +237,34 @@ def test_solvers_and_greedy_on_larger_networks(seed):
         assert_feasible(found, problem[2])
     assert gurobi.objective == pytest.approx(highs.objective, rel=0.021)
     assert greedy.objective > 0.9 * highs.objective
+
+
+def of_gradients(seed, devices):
+    """Eq. (9) of ten kinds of gradients with noise, some long and some short."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.normal(size=(10, 30))[rng.integers(0, 10, devices)]
+    gradients = kinds + 0.3 * rng.normal(size=kinds.shape)
+    utility = LearningUtility(list(range(devices)))
+    for device, gradient in enumerate(gradients * rng.uniform(0.2, 1.5, (devices, 1))):
+        utility.update(device, gradient)
+    return utility.utilities()
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_solvers_agree_on_both_programs(seed):
+    """Within the gap that they are asked for, on utilities as gradients have them."""
+    rng = np.random.default_rng(seed)
+    u, tau = of_gradients(seed, 31), rng.lognormal(4, 1, 31)
+    rates = 1.7e6 / tau
+    selected = [
+        select_devices(u, tau, rates, rates.sum() / 3, kappa=0.5, solver=s, gap=0.02)
+        for s in SOLVERS
+    ]
+    _, *rest = network(seed, 24, 3)
+    placed = [associate(u[:24], *rest, phi=0.1, solver=s, gap=0.02) for s in SOLVERS]
+    for gurobi, highs in (selected, placed):
+        assert (gurobi.solver, highs.solver) == ("gurobi", "highs")
+        assert gurobi.objective == pytest.approx(highs.objective, rel=0.021)
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e7])

@@ -72,9 +72,11 @@ def test_rate_is_bytes_by_latency_and_at_most_the_budget(sim):
     assert ledger().rate(sim, G1, B) == pytest.approx(100 / 3)
 
 
-def test_rate_of_no_latency_is_a_number(sim):
+def test_a_round_that_took_no_time_has_a_latency_and_a_rate(sim):
+    """Rates and weights are made of its inverse."""
     known = ledger()
     sim.round(known, G1, A, 0)
+    assert known.latency_s(sim, G1, A) > 0
     assert np.isfinite(known.rate(sim, G1, A))
 
 

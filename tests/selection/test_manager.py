@@ -298,3 +298,16 @@ def test_a_ranking_without_a_bound_is_refused(scenario, name):
     scenario({"selection": {"name": name, "budget_bytes_per_s": 1.0}})
     bounded = {"algorithm": {"name": "async-hfl", "concurrency": 2}, "selection": {"name": name}}
     scenario(bounded)
+
+
+@pytest.mark.parametrize("name", ["utility-ilp", "oort", "divfl", "high-loss", "short-latency"])
+def test_rounds_that_take_no_time_are_ranked_too(scenario, run_in, name, recwarn):
+    """Where only uploads of gateways take any."""
+    summary = run_in(
+        scenario(
+            {"network": {"kind": "drawn", "gamma_max": 20}, "compute": {"kind": "constant"}},
+            {"selection": {"name": name, "budget_bytes_per_s": 4000.0}},
+        )
+    )
+    assert summary["stop_reason"] == "epochs"
+    assert [w for w in recwarn if w.category is RuntimeWarning] == []

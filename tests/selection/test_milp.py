@@ -104,6 +104,20 @@ def test_both_solvers_agree_within_their_gaps(seed):
         assert (total <= problem.row_upper + 1e-5).all()
 
 
+def test_an_answer_that_is_not_proven_says_so(monkeypatch):
+    problem = random_problem(1, 60)
+    best = solve(problem, fallback=nothing, gap=0)
+    assert (best.gap, best.reason) == (pytest.approx(0, abs=1e-6), "")
+    monkeypatch.setattr(milp, "WORK_LIMIT", 0)
+    early = solve(problem, fallback=nothing, gap=0)
+    assert early.objective < best.objective
+    assert early.gap > 0
+    assert early.reason == (
+        "Gurobi stopped at its limit on work, with an answer, but not proven to 0"
+    )
+    assert not early.fallback
+
+
 def fingerprint(solver):
     solutions = [solve(random_problem(s, 60), fallback=nothing, solver=solver) for s in range(5)]
     return " ".join(s.x.tobytes().hex() for s in solutions)

@@ -187,6 +187,19 @@ def test_oort_draws_among_those_near_the_last_who_fits(sim):
     assert orders == {(10, 11, 12), (11, 10, 12)}
 
 
+def test_oort_cuts_off_at_the_share_of_places_that_are_exploited(sim):
+    """Utilities 1, 1/3, 0 and a new one, all fit: of three places, half of them for who is known,
+    one is exploited, and only the first is admitted for it. Without the new one all are."""
+    losses, orders, alone = {10: 4.0, 11: 2.0, 12: 1.0}, set(), set()
+    for _ in range(30):
+        ledger = make(sim, losses, dict.fromkeys(losses, 2.0))
+        selector = oort(clip=1, exploration=0.5, exploration_least=0.5)
+        orders.add(tuple(selector.rank(sim, ledger, G, [10, 11, 12, 13])))
+        alone.add(tuple(selector.rank(sim, ledger, G, [10, 11, 12])))
+    assert orders == {(13, 10, 11, 12)}
+    assert (11, 10, 12) in alone
+
+
 def test_oort_exploits_by_utility(sim):
     """All fit, all are admitted: 10 with utility 1 comes before 11 with .25 in four of five draws."""
     losses, first = {10: 4.0, 11: 1.0, 12: 0.0}, Counter()

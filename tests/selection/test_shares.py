@@ -65,6 +65,11 @@ def test_no_room():
         associate(topology(ALL), shares=(1, 1))
 
 
+def test_a_solver_is_for_the_nearest():
+    with pytest.raises(ValueError, match="is for together = 'nearest'; delete one of them"):
+        SharesSection(name="shares", solver="highs")
+
+
 def test_a_scenario_chooses_groups(scenario):
     from pathlib import Path
 

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from algorithms.bounds import most_global_rate
 from simulator.advice import warnings_of
 from simulator.cli import app
 from simulator.data.samples import Dataset
+from simulator.scenario import Scenario
 from simulator.smoothness import estimate_smoothness
 
 HGA_FL = {"algorithm": {"name": "hga-fl", "gateway_rounds": 2, "cloud": {"buffer": 2}}}
@@ -37,13 +40,28 @@ def test_a_rate_above_the_limit(scenario):
     assert warnings_of(scenario(HGA_FL, changed({"rate": 3.9}, {"alpha": 1e6})), Path()) == []
 
 
-def test_with_drawn_delays_the_bound_on_them_counts(scenario):
-    drawn = {"network": {"kind": "drawn"}}
-    (warning,) = warnings_of(
-        scenario(HGA_FL, changed({"rate": 0.1}, {"alpha": 1e6}), drawn), Path()
-    )
-    assert "above 0.00866" in warning
-    assert "staleness of 500" in warning
+def test_with_drawn_delays_staleness_is_as_in_the_run(scenario, run_in, tmp_path):
+    drawn = {"network": {"kind": "drawn", "gamma_max": 40, "drawn": "upload"}}
+    eight = {
+        "topology": {"gateways": 8, "devices": 8},
+        "run": {"epochs": 1000},
+        "compute": {"kind": "constant"},
+    }
+    asked = scenario(
+        HGA_FL, changed({"rate": 4.0, "buffer": 3}, {"alpha": 1e6}), drawn, eight,
+        {"run": {"learning": "none"}, "model": {"transfer_bytes": 4}},
+    )  # fmt: skip
+    (warning,) = warnings_of(asked, Path())
+    run_in(asked)
+    metrics = pd.read_parquet(tmp_path / "run" / "metrics.parquet")
+    uploads = metrics[metrics["tier"] == "upload"]
+    gamma, zeta = int(uploads["staleness"].max()), int(uploads["cached_age"].max())
+    assert f"staleness of {gamma} global steps" in warning
+    assert warning.endswith(f"cached differences of {zeta}")
+    limit = most_global_rate(gamma, zeta)
+    assert f"rate = 4 is above {limit:.3g}" in warning
+    within = changed({"rate": 0.99 * limit, "buffer": 3}, {"alpha": 1e6})
+    assert warnings_of(scenario(HGA_FL, within, drawn, eight), Path()) == []
 
 
 def test_an_alpha_below_the_limit(scenario):
@@ -65,6 +83,13 @@ def test_without_the_data_it_says_so(scenario, tmp_path, monkeypatch):
     (warning,) = warnings_of(scenario(HGA_FL, {"data": {"name": "cifar10"}}), Path())
     assert "not compared" in warning
     assert "meshfl data fetch cifar10" in warning
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_papers_rate_is_within_its_limit_in_the_papers_setting(seed):
+    path = Path(__file__).parents[2] / "scripts/studies/hga-fashion.toml"
+    paper = Scenario.load(path, [f"run.seed={seed}", "run.learning=none"])
+    assert warnings_of(paper, path.parent) == []
 
 
 def test_show_warns_beside_the_scenario(scenario, tmp_path):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -224,7 +225,10 @@ def test_results_that_were_saved_are_not_computed_again():
     assert engine.chunks == []
 
 
-@pytest.mark.parametrize(("name", "workers"), [("processes", 1), ("processes", 3), ("ray", 2)])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 3), ("ray", 2)],
+)
 def test_engines_give_the_same_bits(name, workers):
     task = many()
     jobs = [
@@ -242,6 +246,22 @@ def test_engines_give_the_same_bits(name, workers):
                 model, loss = alone[update.node]
                 assert torch.equal(update.model, model)
                 assert update.loss == loss
+    finally:
+        learner.close()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_give_the_same_bits_of_what_torch_trains(workers):
+    task = many()
+    task = replace(task, training=task.training.model_copy(update={"kernels": "autograd"}))
+    jobs = [Job(node=node, start=torch.zeros(20), steps=1 + node % 5) for node in range(20)]
+    alone = [serial(task).train(job).result for job in jobs]
+    learner = DeferredLearner(task, build_engine("threads", task, workers, None))
+    try:
+        updates = [learner.train(job) for job in jobs]
+        for update, (model, loss) in zip(updates, alone, strict=True):
+            assert torch.equal(update.model, model)
+            assert update.loss == loss
     finally:
         learner.close()
 
@@ -295,6 +315,16 @@ def test_a_worker_that_dies_ends_the_run_with_a_word_and_no_wait(when):
     assert time.monotonic() - began < 20
 
 
+def test_an_engine_that_is_closed_does_not_wait_for_what_its_workers_are_at():
+    task = many()
+    engine = build_engine("processes", task, 2, None)
+    engine.results(engine.submit([Job(node=0, start=torch.zeros(20))]))
+    engine.submit([Job(node=0, start=torch.zeros(20), steps=20_000_000)])  # minutes
+    began = time.monotonic()
+    engine.close()
+    assert time.monotonic() - began < 20
+
+
 def test_rounds_that_are_given_up_at_work_leave_room_for_others():
     task = many()
     learner = DeferredLearner(task, build_engine("processes", task, 1, None))
@@ -312,6 +342,30 @@ def test_rounds_that_are_given_up_at_work_leave_room_for_others():
             del lost
     finally:
         learner.close()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "workers", "name"),
+    [("native", 1, "Serial"), ("native", 2, "Thread"), ("autograd", 2, "Process")],
+)
+def test_the_engine_that_is_fastest(kernels, workers, name):
+    task = many()
+    task = replace(task, training=task.training.model_copy(update={"kernels": kernels}))
+    engine = build_engine("auto", task, workers, None)
+    assert type(engine).__name__ == f"{name}Engine"
+    engine.close()
+
+
+def test_what_a_thread_cannot_train_is_said_where_it_is_asked_for():
+    """And the thread trains what comes after it."""
+    task = many()
+    engine = build_engine("threads", task, 1, None)
+    bad = engine.submit([Job(node=99, start=torch.zeros(20))])
+    good = engine.submit([Job(node=0, start=torch.zeros(20))])
+    with pytest.raises(KeyError, match="99"):
+        engine.results(bad)
+    assert len(engine.results(good)) == 1
+    engine.close()
 
 
 def test_a_serial_engine_has_no_workers():

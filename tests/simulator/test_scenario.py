@@ -1,12 +1,13 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms import ALGORITHMS
+from algorithms import ALGORITHMS, AlgorithmSection
 from simulator.errors import UserError
 from simulator.scenario import Scenario
 
@@ -74,7 +75,7 @@ def test_every_key_is_shown(tmp_path):
         (MINIMAL, ("network.noise=1",), "network.noise: unknown key; did you mean 'noise_sigma'?"),
         (MINIMAL, ("data.name=digit",), "data.name: 'digit' unknown data set 'digit'; did you mean 'digits'?"),
         (MINIMAL, ("data.partition.kind=iidd",), "data.partition.kind: unknown 'iidd'; did you mean 'iid'?"),
-        (MINIMAL, ("data.partition.alpha=1",), "data.partition.kind: missing"),
+        (MINIMAL, ("data.partition.alpha=1",), "data.partition.kind: missing; known: iid, "),
         (MINIMAL, ("model.name=mpl",), "unknown model 'mpl'; did you mean 'mlp'?"),
         (MINIMAL, ("algorithm.name=fedavgg",), "algorithm.name: "),
         (MINIMAL, ("network.noise_sigma=60",), "network.noise_sigma: 60 should be less than or equal to 10"),
@@ -167,3 +168,34 @@ def test_show_is_plain_toml(tmp_path):
     assert parsed["run"] == {
         "seed": 0, "epochs": 1, "learning": "sgd", "stop_at_target": False, "engine": "auto",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key"),
+    [
+        (get_args(section.model_fields["name"].annotation)[0], key)
+        for section in get_args(get_args(AlgorithmSection)[0])
+        for key in section.model_fields
+        if key.endswith("timeout_s") or key == "period_s"
+    ],
+)
+def test_a_deadline_that_rings_at_once_is_refused(tmp_path, algorithm, key):
+    """Below a nanosecond it would ring for ever at one instant."""
+    changed = f'algorithm={{name="{algorithm}", {key}=1e-10}}'
+    assert f"algorithm.{key}: 1e-10 should be greater" in error_of(tmp_path, MINIMAL, changed)
+
+
+@pytest.mark.parametrize("name", ["rfl-ha", "utility-ilp", "alike", "alike-gradients"])
+def test_nobody_moves_between_gateways_that_only_forward(tmp_path, name):
+    changes = 'algorithm={name="fedasync"}', f'association={{name="{name}"}}'
+    told = error_of(tmp_path, MINIMAL, *changes)
+    assert f"association.name = '{name}' moves devices between gateways" in told
+
+
+def test_momentum_would_spoil_control_variates(tmp_path):
+    scaffold = MINIMAL.replace('"fedavg"', '"two-level"') + (
+        '[algorithm.gateway]\nname = "s-scaffold-exp"\n[training]\nmomentum = 0.9\n'
+    )
+    assert "momentum = 0.9: s-scaffold-exp's control variates" in error_of(tmp_path, scaffold)
+    assert load(tmp_path, scaffold, "training.momentum=0.0").training.momentum == 0
+    assert load(tmp_path, scaffold, 'algorithm.gateway={name="s-dyn"}').training.momentum == 0.9

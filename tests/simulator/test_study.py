@@ -2,8 +2,6 @@
 
 import json
 import re
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +12,7 @@ from simulator.cli import app
 from simulator.errors import UserError
 from simulator.runner import start
 from simulator.scenario import Scenario
-from simulator.study import Study, check_done, laid_over, outcome, runs_of
+from simulator.study import Study, check_done, laid_over, runs_of
 from topologies import shipped
 
 STUDIES = Path(__file__).parents[2] / "scripts" / "studies"
@@ -117,6 +115,36 @@ def test_one_variant_alone(study):
     assert "did you mean 'Two rounds'" in str(wrong.exception)
 
 
+def test_keys_are_changed_for_all_variants(study, scenario):
+    settings = ["training.learning_rate=0.3", "algorithm.gateway_rounds=4", "data.name=mnist"]
+    (study.parent / "small.toml").write_text(scenario({"data": {"fraction": 0.5}}).to_toml())
+    changed = Study.load(study).with_settings(settings)
+    runs = runs_of(changed, study, study.parent / "out")
+    assert {run.scenario.training.learning_rate for run in runs} == {0.3}
+    assert {run.scenario.algorithm.gateway_rounds for run in runs} == {4}, "above variants"
+    assert {run.scenario.data.name for run in runs} == {"mnist"}
+    assert {run.scenario.data.fraction for run in runs} == {0.5}, "the section's others stay"
+    assert [run.seed for run in runs] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.learning_rate=0.3", r"the study's \[grid\] says that; change its file"),
+        ("run.seed=5", "the study's list of seeds says that"),
+        ("training.learning_rat=0.3", "did you mean 'learning_rate'"),
+        ("training", "must read section.key=value"),
+    ],
+)
+def test_keys_that_cannot_be_changed(study, setting, message):
+    reference = 'reference = "FedAvg, learning_rate 0.05, gateway_rounds 1"'
+    study.write_text(STUDY.replace('reference = "FedAvg"', reference) + GRID)
+    done = conduct(study, "--set", setting)
+    assert isinstance(done.exception, UserError)
+    assert re.search(message, str(done.exception)), str(done.exception)
+    assert not (study.parent / "out").exists()
+
+
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_studies_are_good(path, tmp_path):
     if re.search(r"^(\[\[variants|like)", path.read_text(), re.M):
@@ -169,26 +197,13 @@ def test_what_is_no_run_is_left_alone(study):
     assert notes.read_text() == "mine"
 
 
-def test_a_study_whose_process_dies_says_how_to_go_on():
-    died: Future[str] = Future()
-    died.set_exception(BrokenProcessPool())
-    assert "the same command continues it" in outcome(died)
-
-
-def test_what_nobody_expected_fails_one_run_alone(study, monkeypatch):
-    monkeypatch.setattr("simulator.study._carry_out", len)  # a run has no length
-    done = conduct(study)
-    assert "4 of 4 runs failed" in str(done.exception)
-    assert "unexpected TypeError: object of type 'Run' has no len" in str(done.exception)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("title =", "titel =", "titel: unknown key; did you mean 'title'"),
         ('reference = "FedAvg"', 'reference = "FedAvk"', "did you mean 'FedAvg'"),
         ('name = "Two rounds"', 'name = "fedavg"', "two variants"),
-        ("seeds = [1, 2]", "seeds = [1, 1]", "a seed is given twice"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "seed 1 is given twice"),
         ("gateway_rounds = 2", "gateway_rouds = 2", "'Two rounds'.*did you mean 'gateway_rounds'"),
         ("small.toml", "smal.toml", "smal.toml cannot be read"),
         ("published = 2.5", "published = -1", "published"),
@@ -322,7 +337,10 @@ def test_a_failing_run_does_not_stop_the_others(study):
     done = conduct(study)
     assert isinstance(done.exception, UserError)
     assert "2 of 4 runs failed" in str(done.exception)
+    assert str(done.exception).count("meshfl data fetch cinic10") == 2
     assert (study.parent / "out/fedavg/seed-2/summary.json").is_file()
+    found = pd.read_csv(study.parent / "out/findings.csv")
+    assert found["variant"].tolist() == ["FedAvg"]
 
 
 def test_a_grid_without_variants_is_refused(study):

@@ -157,6 +157,21 @@ def test_each_variant_is_told_at_its_best_value(study):
     assert (out / "tuning.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_groups_that_never_meet_are_tuned_by_their_own_scores(study, scenario):
+    alone = {"algorithm": {"name": "sync-time", "sync_time_s": 1000.0}}
+    short = {"run": {"epochs": None, "sim_time_s": 10.0}}
+    scored = {"record": {"evaluate_gateway_rounds": 1}}
+    (study.parent / "small.toml").write_text(scenario(alone, short, scored).to_toml())
+    study.write_text(STUDY[: STUDY.index('[[variants]]\nname = "Two rounds"')])
+    out = study.parent / "out"
+    done = CliRunner().invoke(app, ["study", str(study), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    table = pd.read_csv(out / "findings.csv").set_index("variant")
+    assert table["rounds"].eq(0).all()
+    assert table["chosen"].to_dict()["One round, learning_rate 0.1"]
+    assert not table["chosen"].to_dict()["One round, learning_rate 1e-09"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from simulator.cli import app
 from simulator.errors import UserError
 from simulator.study import Study
-from simulator.study_report import crossings
+from simulator.study_figures import crossings
 
 STUDY = """
 title = "Tuned"
@@ -119,6 +119,11 @@ def test_what_does_not_go_together(tmp_path, before, after, message):
 
 def test_a_sweep_has_a_figure(conduct):
     out = conduct(SWEEP, {"run": {"target": 0.5}})
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_sweep_of_which_none_reaches_the_target(conduct):
+    out = conduct(SWEEP, {"run": {"target": 1.0}})
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 

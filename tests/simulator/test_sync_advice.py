@@ -1,17 +1,29 @@
 """Advice on the sync time: measured delays, rounds drawn from them, bounds, races, a run's bounds."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import erlang
 from typer.testing import CliRunner
 
-from algorithms.sync_time_bounds import Constants, mean_iterations
+from algorithms.sync_time_bounds import Constants
 from simulator.cli import app
 from simulator.errors import UserError
 from simulator.gradient_facts import estimate_constants
-from simulator.sync_advice import advised, bounds_over, candidates, race, system_time_s, winner
+from simulator.results import read_summary
+from simulator.sync_advice import (
+    advised,
+    bounds_over,
+    candidates,
+    draw_advice,
+    race,
+    system_time_s,
+    winner,
+)
+from simulator.sync_bounds import bounds_of_run
 from simulator.sync_delays import Delays, draw_path, measure_delays
 
 LINEAR = {
@@ -29,7 +41,7 @@ LINEAR = {
 def test_delays_are_measured_on_the_network(scenario):
     delays = measure_delays(scenario(LINEAR), Path(), samples=400)
     fast, slow = delays.local_s
-    assert len(fast) > len(slow) >= 400
+    assert len(fast) + len(slow) >= 800
     assert fast.min() >= 1
     assert slow.min() >= 2
     assert fast.mean() == pytest.approx(1.2, rel=0.05)
@@ -46,6 +58,28 @@ def test_delays_on_another_network(scenario):
     assert (delays.global_s > 0).all()
 
 
+MANY = {"topology": {"gateways": 12, "devices": 14}, "association": {"name": "shares"}}
+SLOWER = {"network": {"b": [float(i) for i in range(1, 13)], "d": 0.0, "f": 0.0}}
+"""Twelve groups, g0 to g11: an iteration of the next one takes a second longer."""
+
+
+def test_groups_are_in_the_order_of_the_topology(scenario, run_in, tmp_path):
+    """By name, g10 and g11 would come before g2."""
+    reach = {"topology": {"reach": 12}}
+    twelve = scenario(LINEAR, MANY, reach, SLOWER)
+    delays = measure_delays(twelve, Path(), samples=6)
+    assert [times.mean() for times in delays.local_s] == pytest.approx(range(1, 13))
+    uneven = scenario(LINEAR, MANY, reach, SLOWER, {"association": {"shares": [1] * 11 + [3]}})
+    constants, members = estimate_constants(uneven, Path())
+    assert members == {f"g{i}": 1 for i in range(11)} | {"g11": 3}
+    run_in(uneven, "run")
+    table, facts = bounds_of_run(tmp_path / "run")
+    found = table.set_index("bound")["noise"]
+    noise = facts["step size"] * constants.smoothness * constants.noise**2
+    for name, size in members.items():
+        assert found[f"Theorem 1, {name}"] == pytest.approx(noise / size)
+
+
 def test_a_group_that_waits_for_ever(scenario):
     dropping = {"compute": {"dropout_probability": 0.5}}
     with pytest.raises(ValueError, match=r"wait for it for ever; give algorithm.gateway_timeout_s"):
@@ -57,7 +91,9 @@ def test_drawn_rounds():
     delays = Delays((1 + rng.exponential(0.5, 4000), np.array([2.0])), np.array([3.0]))
     course = draw_path(delays, 5.0, 20_000.0, rng)
     first, second = np.mean(course.iterations, axis=0)
-    assert first == pytest.approx(mean_iterations(5.0, 1.0, 0.5), rel=0.01)
+    # One and, for sure, others as long as n of them are over before 5 s: a renewal process
+    more = sum(erlang.cdf(5 - n, n, scale=0.5) for n in range(1, 5))
+    assert first == pytest.approx(1 + more, rel=0.01)
     assert second == 3
     # The second group takes 6 s, the first 5 s and a part of an iteration more
     assert len(course.iterations) == pytest.approx(20_000 / (6 + 3), rel=0.03)
@@ -90,20 +126,27 @@ def test_candidates_are_those_that_the_bound_cannot_tell_apart():
 
 def test_a_race_halves_the_field(scenario, tmp_path):
     table = pd.DataFrame({"sync_time_s": [0.0, 2.0, 4.0, 8.0], "ours": [1.0] * 4})
-    field, said = candidates(table, 4, [0.3]), []
-    heats = race(scenario(LINEAR), Path(), tmp_path, field, 1, said.append)
+    field = candidates(table, 4, [0.3])
+    aimed = scenario(LINEAR, {"run": {"target": 0.1, "stop_at_target": True}})
+    heats = race(aimed, Path(), tmp_path, field, 1)
     assert heats["heat"].tolist() == [1, 1, 1, 1, 2, 2]
     assert heats["time_s"].tolist() == [30.0] * 4 + [60.0] * 2
     first, last = heats[heats["heat"] == 1], heats[heats["heat"] == 2]
     assert set(last["sync_time_s"]) == set(first.nlargest(2, "score")["sync_time_s"])
     best = last.set_index("sync_time_s")["score"]
     assert best[winner(heats).sync_time_s] == best.max()
-    assert len(said) == 6
+    summaries = [read_summary(path.parent) for path in tmp_path.glob("heat-1/*/summary.json")]
+    assert [s["sim_time_s"] for s in summaries] == [30.0] * 4, "nobody stops at the target"
+    other = scenario(LINEAR, {"model": {"name": "mlp", "hidden": [5]}})
+    with pytest.raises(UserError, match="finished run of another scenario"):
+        race(other, Path(), tmp_path, field, 1)
 
 
 def test_what_advice_needs(scenario):
     with pytest.raises(UserError, match="'fedavg' has no sync time to advise on; use 'sync-time'"):
         system_time_s(scenario())
+    with pytest.raises(UserError, match="learning = 'none': which S is best is a matter of what"):
+        system_time_s(scenario(LINEAR, {"run": {"learning": "none"}}))
     with pytest.raises(UserError, match=r"give run.sim_time_s, or"):
         system_time_s(scenario({"algorithm": LINEAR["algorithm"]}))
 
@@ -112,7 +155,7 @@ def test_constants_of_a_scenario(scenario):
     """Of equal data and whole batches there is no noise, and groups are alike."""
     whole = {"training": {"batch_size": 5000}, "data": {"fraction": 1.0}}
     constants, sizes = estimate_constants(scenario(LINEAR, whole), Path())
-    assert sizes == [3, 3]
+    assert sizes == {"g0": 3, "g1": 3}
     assert constants.noise == pytest.approx(0, abs=1e-4)
     assert constants.loss_drop == pytest.approx(2.3, abs=0.2)
     noisy, _ = estimate_constants(scenario(LINEAR), Path())
@@ -135,6 +178,32 @@ def test_the_command(scenario, tmp_path):
     assert len(pd.read_csv(out / "advice.csv")) == 11
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--time 61", r"--time 61: longer than T = 60 s, .* give at most T"),
+        ("--race 1", r"--race 1: one S has nobody to race with; give 2 or more"),
+        ("--rate 0.1", r"--rate is the step size of a race; give --race, too"),
+        ("--race 2 --rate 0", r"--rate 0: a step size is above 0, and finite"),
+        ("--race 2 --rate inf", r"--rate inf: a step size"),
+    ],
+)
+def test_bad_options(scenario, tmp_path, options, message):
+    (tmp_path / "timed.toml").write_text(scenario(LINEAR).to_toml())
+    command = ["advise", "sync-time", str(tmp_path / "timed.toml"), "--out", str(tmp_path / "a")]
+    done = CliRunner().invoke(app, [*command, *options.split()])
+    assert isinstance(done.exception, UserError)
+    assert re.search(message, str(done.exception)), str(done.exception)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_sync_time_alone_is_drawn(tmp_path):
+    table = bounds_over(PLAIN, [10, 10], DELAYS, [0.0], 100.0, "none", seed=1)
+    draw_advice(table, None, tmp_path / "advice.png")
+    assert (tmp_path / "advice.png").is_file()
+
+
 def test_bounds_of_a_run(scenario, run_in, tmp_path):
     run_in(scenario(LINEAR, {"training": {"learning_rate": 0.05}}), "run")
     done = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "run")])
@@ -144,6 +213,10 @@ def test_bounds_of_a_run(scenario, run_in, tmp_path):
     lemma = next(line for line in done.output.splitlines() if "Lemma 1, g0" in line).split()
     bound, measured = float(lemma[-2]), float(lemma[-1])
     assert 0 < measured < bound
+    assert "'whole steps' for 'none' and 'fednova'; this run has 'none'" in done.output
+    run_in(scenario(LINEAR, {"algorithm": {"gradient_bound": 2.0}}), "many rates")
+    wrong = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "many rates")])
+    assert "bounds are for one step size of all groups" in str(wrong.exception)
     fedavg = run_in(scenario(), "fedavg")
     assert fedavg
     wrong = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "fedavg")])

@@ -1,0 +1,177 @@
+"""Advice on topologies: what rounds cost on the network, bounds at their best, words, a race."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from algorithms.star_ring_bounds import FOUR, Constants, Shape
+from simulator.cli import app
+from simulator.errors import UserError
+from simulator.heterogeneity import learning_world
+from simulator.topology_advice import (
+    READINGS,
+    Candidate,
+    Facts,
+    bounded,
+    candidates,
+    explain,
+    race_time_s,
+    ranking,
+    rounds_to,
+    table_of,
+    winner,
+)
+from simulator.topology_delays import Cost, measure_rounds, shaped
+
+TWO_BY_THREE = {
+    "topology": {
+        "gateways": 2, "devices": 6, "device_rate_bps": 1e6, "gateway_rate_bps": 1e6,
+        "backhaul_rate_bps": 1e9, "device_latency_s": 0.0, "backhaul_latency_s": 0.0,
+    },
+    "compute": {"kind": "constant", "delay_s": 2.0, "per": "step"},
+    "model": {"transfer_bytes": 125_000},
+    "algorithm": {"name": "star-ring-hfl", "local_steps": 5, "group_rounds": 2},
+}  # fmt: skip
+"""A model takes a second to a device and back, alone; a gateway's three devices share a channel."""
+
+
+def test_rounds_are_measured_on_the_network(scenario):
+    costs = measure_rounds(scenario(TWO_BY_THREE), Path(), rounds=2)
+    # A star's group round: 3 s down, 10 s, 3 s up; a ring's: 1 + 10 + 2 + 10 + 2 + 10 + 1.
+    wired = 2 * 0.001
+    assert costs["star", "star"].seconds == pytest.approx(2 * 16 + wired, abs=0.02)
+    assert costs["star", "ring"].seconds == pytest.approx(2 * 36 + wired, abs=0.02)
+    assert costs["ring", "star"].seconds == pytest.approx(4 * 16 + 2 * wired, abs=0.02)
+    assert costs["ring", "ring"].seconds == pytest.approx(4 * 36 + 2 * wired, abs=0.02)
+    model = 125_000
+    assert costs["star", "star"].nbytes == 2 * 12 * model + 4 * model
+    assert costs["ring", "ring"].nbytes == 2 * 2 * 4 * model + 2 * model
+
+
+def test_a_tier_keeps_the_keys_that_count_there(scenario):
+    timed = {"gateway_timeout_s": 50.0, "top": "ring", "group_order": "shuffled"}
+    begun = scenario(TWO_BY_THREE, {"algorithm": timed})
+    ring = shaped(begun, "ring", "ring").algorithm
+    assert (ring.group_order, ring.device_timeout_s, ring.gateway_timeout_s) == (
+        "shuffled", 50.0, None,
+    )  # fmt: skip
+    star = shaped(begun, "star", "star").algorithm
+    assert (star.group_order, star.gateway_timeout_s) == ("fixed", 50.0)
+    assert star.local_steps == 5
+
+
+def test_who_waits_for_ever(scenario):
+    silent = {"compute": {"dropout_probability": 0.9}, "algorithm": {"gateway_timeout_s": 90.0}}
+    costs = measure_rounds(scenario(TWO_BY_THREE, silent), Path(), rounds=1)
+    assert costs["star", "star"].seconds > 100
+    lossy = {"network": {"kind": "flow", "loss_probability": 0.9}}
+    endless = scenario(TWO_BY_THREE, lossy, {"algorithm": {"top": "ring"}})
+    assert measure_rounds(endless, Path(), rounds=1), "what is lost is sent again, or left out"
+
+
+SHAPE = Shape(10, 10, 2, 5)
+SAME = {pair: Cost(1.0, 1e6) for pair in FOUR}
+LONG = {pair: Cost(s, 1e6) for pair, s in zip(FOUR, (2.0, 14.0, 21.0, 140.0), strict=True)}
+
+
+def facts(**constants):
+    known = {"smoothness": 2.0, "noise": 0.0, "within": 0.0, "between": 0.0, "gap": 2.0}
+    return Facts(SHAPE, Constants(**(known | constants)), 1.0)
+
+
+def test_noise_is_what_a_top_ring_is_good_for():
+    table = table_of(facts(noise=1e5), SAME, 0.1, "corollary-1")
+    rounds = table.set_index("topology")["rounds"]
+    assert ranking(table, "rounds")[0] == "ring-ring"
+    assert rounds["star-ring"] == pytest.approx(10 * rounds["ring-ring"], rel=0.05), "G"
+    table = table_of(facts(noise=30.0), LONG, 0.1, "corollary-1")
+    assert ranking(table, "seconds")[0] == "star-star"
+
+
+def test_a_ring_that_costs_no_more_time_is_better():
+    """Of devices that share a channel, a star's wait for each other, too."""
+    shared = {pair: Cost(s, 1e6) for pair, s in zip(FOUR, (66, 70, 660, 700), strict=True)}
+    table = table_of(facts(noise=30.0, within=5.0), shared, 0.1, "corollary-1")
+    assert ranking(table, "seconds")[0] == "star-ring"
+
+
+def test_heterogeneity_between_groups_holds_all_back_and_then_time_decides():
+    table = table_of(facts(between=30.0), LONG, 0.1, "theorem-1")
+    assert set(table["held_back_by"]) == {"between"}
+    assert table["rounds"].max() < 1.3 * table["rounds"].min()
+    assert ranking(table, "seconds")[0] == "star-star"
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_every_reading_comes_down_to_the_target(reading):
+    known = facts(noise=3.0, within=2.0, between=0.5)
+    for pair in FOUR:
+        rounds = rounds_to(known, pair, reading, 0.1)
+        assert rounds_to(known, pair, reading, 0.05) > rounds > 0
+        if reading != "corollary-1":
+            curve, most = bounded(known, pair, reading)
+            best = min(curve.at(rate, rounds) for rate in np.geomspace(1e-5 * most, most, 3000))
+            assert best == pytest.approx(0.1, rel=1e-3)
+
+
+def test_the_papers_limit_makes_rounds_alike():
+    table = table_of(facts(), SAME, 0.1, "appendix")
+    assert table["rounds"].max() == pytest.approx(table["rounds"].min())
+
+
+def test_in_words():
+    told = explain(table_of(facts(within=5.0, noise=30.0), LONG, 0.1, "corollary-1"), SHAPE)
+    assert told[0].startswith("by rounds: ring-ring first; ")
+    assert any(line.startswith("by seconds: ") for line in told)
+    assert any("most of them for the noise of mini-batches" in line for line in told)
+    assert any("a round of ring-ring takes 140 s" in line for line in told)
+    assert "by the clock" in told[-1]
+
+
+def test_who_races(scenario):
+    table = table_of(facts(noise=1.0), LONG, 0.1, "corollary-1")
+    assert candidates(table, 2, [0.1, 0.3]) == [
+        Candidate(name, rate) for name in ranking(table, "seconds")[:2] for rate in (0.1, 0.3)
+    ]
+    rounds = scenario(TWO_BY_THREE, {"algorithm": {"lower": "ring"}})
+    assert race_time_s(rounds, LONG) == 3 * 14.0
+    timed = scenario(TWO_BY_THREE, {"run": {"sim_time_s": 50.0}})
+    assert race_time_s(timed, LONG) == 50.0
+
+
+def test_steps_of_an_epoch_are_counted(scenario):
+    from simulator.topology_advice import _shape
+
+    whole = {"algorithm": {"name": "star-ring-hfl", "local_steps": None}}
+    unsaid = scenario(TWO_BY_THREE, whole, {"data": {"samples_per_device": 100}})
+    with learning_world(unsaid, Path()) as (world, _):
+        assert _shape(unsaid, world) == Shape(2, 3, 2, 5)
+
+
+def test_the_command(scenario, tmp_path):
+    (tmp_path / "ring.toml").write_text(scenario(TWO_BY_THREE).to_toml())
+    out = tmp_path / "advice"
+    command = ["advise", "topology", str(tmp_path / "ring.toml"), "--out", str(out)]
+    small = ["--samples", "40", "--rounds", "1"]
+    done = CliRunner().invoke(app, [*command, *small, "--race", "2", "--rate", "0.1"])
+    assert done.exit_code == 0, done.output
+    assert "by seconds: " in done.output
+    assert "by the race: " in done.output
+    table = pd.read_csv(out / "advice.csv")
+    assert table["topology"].tolist() == ["star-star", "star-ring", "ring-star", "ring-ring"]
+    assert (out / "advice.png").read_bytes().startswith(b"\x89PNG")
+    heats = pd.read_csv(out / "race.csv")
+    assert heats["topology"].tolist() == ranking(table, "seconds")[:2]
+    assert winner(heats).topology in set(heats["topology"])
+
+
+def test_what_it_does_not_know(scenario, tmp_path):
+    with pytest.raises(UserError, match="'fedavg' has no topology to advise on; use 'star-ring"):
+        measure_rounds(scenario(), Path(), rounds=1)
+    (tmp_path / "ring.toml").write_text(scenario(TWO_BY_THREE).to_toml())
+    command = ["advise", "topology", str(tmp_path / "ring.toml"), "--by", "theorem-2"]
+    wrong = CliRunner().invoke(app, command)
+    assert "unknown bound 'theorem-2'; did you mean 'theorem-1'" in str(wrong.exception)
