@@ -45,6 +45,15 @@ def shifts(rule, model=0.0, devices=BOTH):
     return [0.0 if shift is None else shift.item() for shift in found]
 
 
+@pytest.mark.parametrize("params", [SDynSection(), SScaffoldExpSection()])
+def test_a_job_has_no_copy_of_what_its_device_keeps(params):
+    rule = sub_center_rule(params)
+    round_of(rule, 0, {1: 4, 2: -1})
+    states = rule.gradients if params.name == "s-dyn" else rule.controls
+    job = rule.job(1, vector(3), rule.control(vector(3), BOTH), None)
+    assert job.less is states.kept(1)
+
+
 def descend(job, curvature, centre, steps=200, rate=0.1):
     """Gradient steps on curvature / 2 (w - centre)^2, as a device takes them."""
     w = job.start

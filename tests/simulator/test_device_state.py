@@ -4,7 +4,6 @@ import tempfile
 import tracemalloc
 from dataclasses import dataclass, field
 
-import numpy as np
 import psutil
 import pytest
 import torch
@@ -61,6 +60,21 @@ def test_what_was_got_does_not_change(most_bytes):
     before = state[1]
     state[1] = vector(3, 4)
     assert (before.tolist(), state[1].tolist()) == ([1, 2], [3, 4])
+
+
+def test_a_row_that_somebody_holds_is_not_written_over():
+    state = DeviceState(most_bytes=0)
+    state[1] = vector(1, 2)
+    held = state.kept(1)
+    for number in range(200):
+        state[1] = vector(number, number)
+    assert held.read().tolist() == [1, 2]
+    assert state[1].tolist() == [199, 199]
+    assert len(state._file.rows) == 64
+    assert len(state._file.free) == 62
+    del held
+    assert len(state._file.free) == 63
+    assert state.kept(2) is None
 
 
 def test_a_free_row_is_used_again():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from simulator.device_state import DeviceState
 from simulator.errors import UserError
 from simulator.events import Alarm, Job, Result, Update
 from simulator.section import Section
@@ -69,6 +70,31 @@ def test_a_shared_tensor_is_written_once_and_stays_shared(tmp_path):
     first, second = round_trip(tmp_path, [model, Message(1, model)])
     assert first is second.model
     assert (tmp_path / "s").stat().st_size < 1.1 * 4 * 250_000
+
+
+@pytest.mark.parametrize("most_bytes", [0, 10**9])
+def test_a_vector_that_a_device_and_a_job_have_is_written_once(tmp_path, most_bytes):
+    state = DeviceState(most_bytes)
+    state[5] = torch.arange(250_000.0)
+    jobs = [Job(5, torch.zeros(1), less=state.kept(5)), Job(6, torch.zeros(1))]
+    back, (job, other) = round_trip(tmp_path, (state, jobs))
+    assert (tmp_path / "s").stat().st_size < 1.1 * 4 * 250_000
+    assert job.less is back.kept(5)
+    assert torch.equal(job.whole_shift, -state[5])
+    assert other.less is None
+
+
+def test_a_job_keeps_what_its_device_has_lost_since(tmp_path):
+    state = DeviceState(most_bytes=0)
+    state[5] = torch.arange(3.0)
+    job = Job(5, torch.zeros(3), less=state.kept(5))
+    state[5] = torch.ones(3)
+    # The job comes first: its row is read before the state has any.
+    job, back = round_trip(tmp_path, (job, state))
+    assert job.whole_shift.tolist() == [-0.0, -1.0, -2.0]
+    assert back[5].tolist() == [1, 1, 1]
+    back[6] = torch.zeros(3)
+    assert (back.spilled, list(back)) == (2, [5, 6])
 
 
 def test_views_of_one_buffer_are_allowed(tmp_path):

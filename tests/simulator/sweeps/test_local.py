@@ -58,7 +58,7 @@ def test_each_run_has_a_line_where_nobody_looks_at_a_table(make_sweep, tmp_path)
 
 
 def test_a_terminal_has_a_live_table(make_sweep, tmp_path):
-    sweep = make_sweep(tmp_path, {"run": {"epochs": 4 * EPOCHS}})  # some seconds, to be looked at
+    sweep = make_sweep(tmp_path, {"run": {"epochs": 240}})  # seconds, to be looked at
     master, slave = pty.openpty()
     process = subprocess.Popen(
         sweep.command(), stderr=slave, stdout=subprocess.PIPE, cwd=tmp_path, text=True
