@@ -84,7 +84,7 @@ def solve(
             x, bound = _SOLVERS[name](problem, gap)
         except _Unavailable as error:
             if solver == "gurobi":
-                raise UserError(f"solver 'gurobi': {error}; 'auto' takes HiGHS instead") from None
+                raise _refusal(str(error)) from None
             reasons.append(str(error))
         except _NoAnswer as error:
             reasons.append(str(error))
@@ -94,6 +94,17 @@ def solve(
                 return replace(solution, reason="; ".join([*reasons, _unproven(name, gap)]))
             return solution
     return _solution(problem, fallback(), np.nan, "greedy", reasons)
+
+
+def check_solver(solver: Solver) -> None:
+    """Refuse at once what the first problem would be refused for."""
+    environment = _environment(os.getpid()) if solver == "gurobi" else None
+    if isinstance(environment, str):
+        raise _refusal(environment)
+
+
+def _refusal(reason: str) -> UserError:
+    return UserError(f"solver 'gurobi': {reason}; 'auto' takes HiGHS instead")
 
 
 def _unproven(name: str, gap: float) -> str:

@@ -16,6 +16,7 @@ from selection.alike import Alike
 from selection.associators import Associator
 from selection.ledger import Ledger
 from selection.manager import DeviceManager
+from selection.milp import check_solver
 from selection.utility import LearningUtility
 from simulator.compute import DeviceCompute
 from simulator.data.catalog import data_folder
@@ -43,6 +44,8 @@ from topologies import Topology, load_topology
 def build(scenario: Scenario, base: Path, workers: int = 1) -> World:
     """Load and check everything the scenario names; its paths start at ``base``."""
     seed = scenario.run.seed
+    for section in (scenario.selection, scenario.association):
+        check_solver(getattr(section, "solver", "auto"))
     topology = load_topology(scenario.topology, seed, base)
     dataset = load(scenario.data.name, data_folder()) if _needs_data(scenario) else None
     module = None if dataset is None else _module(scenario, dataset)

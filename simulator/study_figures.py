@@ -281,9 +281,10 @@ def _grid(study: Study, table: pd.DataFrame, look: Look) -> Figure:
         scores = [float(best.get(name + suffix(spot), np.nan)) for spot in spots]
         values = np.array(scores).reshape(len(rows), len(columns))
         axes.imshow(values, cmap="viridis", aspect="auto", vmin=best.min(), vmax=best.max())
+        middle = (best.min() + best.max()) / 2
         for (i, j), value in np.ndenumerate(values):
             style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": look.small}
-            axes.annotate(f"{value:.3f}", (j, i), color="w", **style)
+            axes.annotate(f"{value:.3f}", (j, i), color="k" if value > middle else "w", **style)
         axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), rows)
         axes.set(title=name, xlabel=across, ylabel=down)

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from selection import milp
 from selection.milp import Milp, solve
+from simulator.build import build
 from simulator.errors import UserError
 
 SOLVERS = ["gurobi", "highs"]
@@ -168,6 +169,22 @@ def test_who_insists_on_gurobi_is_told_what_is_missing(monkeypatch, afresh):
     monkeypatch.setitem(sys.modules, "gurobipy", None)
     with pytest.raises(UserError, match="gurobipy is not installed; 'auto' takes HiGHS instead"):
         solve(knapsack([1], [1], 1), fallback=nothing, solver="gurobi")
+
+
+BUDGET = {"name": "utility-ilp", "budget_bytes_per_s": 1e6}
+
+
+@pytest.mark.parametrize(
+    "insisting",
+    [
+        {"selection": BUDGET | {"solver": "gurobi"}},
+        {"selection": BUDGET, "association": {"name": "utility-ilp", "solver": "gurobi"}},
+    ],
+)
+def test_and_before_a_run_begins(insisting, scenario, monkeypatch, afresh):
+    monkeypatch.setitem(sys.modules, "gurobipy", None)
+    with pytest.raises(UserError, match="solver 'gurobi': gurobipy is not installed"):
+        build(scenario(insisting), Path())
 
 
 @pytest.mark.parametrize(("count", "solver"), [(2000, "gurobi"), (2001, "highs")])
