@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from algorithms.bounds import least_alpha
 from algorithms.sub_center import SUB_CENTER_RULES
 from algorithms.two_level import TwoLevelSection, two_level
+from simulator.device_state import DeviceState
 from simulator.errors import UserError
 
 S_AVG = {"name": "s-avg"}
@@ -335,3 +336,13 @@ def test_one_center_with_one_place_in_the_buffer_is_feddyn():
     in_one_go = end_of(hga(1, 1.0, cached="new"), {"name": "s-dyn"}, 12, epochs=1, who=PAIR)
     assert alone == pytest.approx(in_one_go, rel=1e-4)
     assert end_of(hga(1, 1.0, cached="new"), {"name": "s-dyn"}, who=PAIR) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("rule", ["s-dyn", "s-scaffold-exp"])
+def test_in_memory_on_disk_and_resumed_it_is_the_same_run(scenario, run_in, monkeypatch, rule):
+    algorithm = {"name": "two-level", "gateway_rounds": 3, "gateway": {"name": rule}}
+    several = scenario({"algorithm": algorithm | {"cloud": {"name": "hga-g", "buffer": 1}}})
+    in_memory = run_in(several, "memory")["event_log_sha256"]
+    monkeypatch.setattr(DeviceState.__init__, "__defaults__", (0,))
+    assert run_in(several, "disk")["event_log_sha256"] == in_memory
+    assert run_in(several, "resumed", after_events=40)["event_log_sha256"] == in_memory
