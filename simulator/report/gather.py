@@ -99,7 +99,7 @@ def _study(folder: Path, variants: list[str], unfinished: list[Path]) -> dict[st
         raise UserError(f"{folder}: no such folder; give a run's, or a study's")
     by_slug: dict[str, list[Run]] = {}
     places = _seed_folders(folder)
-    if not places:
+    if not places and not (folder / STUDY).is_file():
         raise UserError(f"{folder}: holds neither a run ({SUMMARY}) nor a study (VARIANT/seed-N)")
     for place in places:
         if (place / SUMMARY).is_file():

@@ -109,7 +109,9 @@ class Quadratics(HandLearner):
         for _ in range(self.steps):
             gradient = self.curvature[job.node] * (w - self.centre[job.node])
             gradient = gradient + job.pull * (w - job.start)
-            w = w - self.rate * (gradient if job.whole_shift is None else gradient + job.whole_shift)
+            w = w - self.rate * (
+                gradient if job.whole_shift is None else gradient + job.whole_shift
+            )
         return w
 
 

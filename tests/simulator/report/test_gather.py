@@ -33,6 +33,12 @@ def test_of_several_folders_none_gives_the_title(study):
     assert gather([study, study / "rfl-ha/seed-1"]).title == ""
 
 
+def test_a_study_of_which_nothing_is_done_is_told(study, tmp_path):
+    shutil.copy(study / "study.json", tmp_path)
+    with pytest.raises(UserError, match="none of its runs is finished yet"):
+        gather([tmp_path])
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"title": "a"}', '{"variants": [1]}', "\xff"])
 def test_a_study_that_cannot_be_read_is_its_runs(study, tmp_path, content):
     shutil.copytree(study / "rfl-ha", tmp_path / "rfl-ha")
