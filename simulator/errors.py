@@ -19,6 +19,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     more = ", ..." if len(known) > _MOST else ""
+    if any("," in name for name in known):
+        known = [repr(name) for name in known]
     return f"known: {', '.join(known[:_MOST]) or 'none'}{more}"
 
 

@@ -113,6 +113,7 @@ class Study(Section):
         grid, variants = content.get("grid"), content.get("variants")
         if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
             return content
+        _check_grid(grid)
         if not (isinstance(variants, list) and all(isinstance(v, dict) for v in variants)):
             return content
         over = [_at(variant, point) for variant in variants for point in points(grid)]
@@ -122,8 +123,15 @@ class Study(Section):
     def _names(self) -> Self:
         names = [variant.name for variant in self.variants]
         places = [slug(name) for name in names]
-        if len(set(places)) < len(places):
-            raise ValueError("two variants have the same name, or names of the same letters")
+        for name, place in zip(names, places, strict=True):
+            if places.count(place) > 1:
+                alike = [other for other, its in zip(names, places, strict=True) if its == place]
+                raise ValueError(
+                    f"{len(alike)} variants are called {name!r} or have that name's letters; "
+                    "their folders would be the same: rename them, or take one out"
+                )
+        if any("seed" in change.get("run", {}) for change in self._changes()):
+            raise ValueError("run.seed: seeds has the seeds of all variants; use that")
         for seed in self.seeds:
             if self.seeds.count(seed) > 1:
                 raise ValueError(f"seed {seed} is given twice")
@@ -136,6 +144,9 @@ class Study(Section):
             if name not in names:
                 raise ValueError(f"published: no variant {name!r}; {did_you_mean(name, names)}")
         return self
+
+    def _changes(self) -> list[dict[str, dict[str, Any]]]:
+        return [self.change, *(variant.change for variant in self.variants)]
 
     @model_validator(mode="after")
     def _checks(self) -> Self:
@@ -257,6 +268,18 @@ def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def suffix(point: dict[str, Any]) -> str:
     """What a variant's name ends with there."""
     return "".join(f", {key.rpartition('.')[2]} {value}" for key, value in point.items())
+
+
+def _check_grid(grid: dict[str, list[Any]]) -> None:
+    for key, values in grid.items():
+        if "." not in key:
+            example = '"training.learning_rate" = [0.01, 0.1]'
+            raise ValueError(f"grid.{key}: must name section and key, as {example}")
+        if not values:
+            raise ValueError(f'grid."{key}": an empty list; give it values, or take it out')
+        for value in values:
+            if values.count(value) > 1:
+                raise ValueError(f'grid."{key}": {value} is given twice')
 
 
 def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:

@@ -92,13 +92,31 @@ def gaps(spans: pd.DataFrame, end: int, nodes: list[str]) -> pd.DataFrame:
 
 
 def partners(table: pd.DataFrame, devices: list[str]) -> pd.DataFrame:
-    """By device (index) its ``first`` and ``last`` gateway, and how often it moved (``moves``)."""
-    up = table[table["kind"] == "up"][["src", "dst"]].set_axis(["device", "gateway"], axis=1)
-    down = table[table["kind"] == "down"][["dst", "src"]].set_axis(["device", "gateway"], axis=1)
-    met = pd.concat([up, down]).sort_index()
-    met = met[met["device"].isin(devices)]
+    """By device (index) its ``first`` and ``last`` gateway, and how often it moved (``moves``).
+
+    Gateways that it exchanged models with; in a ring of devices the one that led the ring.
+    """
+    models = _meetings(table, devices, "up", "down")
+    in_rings = passed_on(table) - set(models["device"])
+    led = _meetings(table, devices, "overhead", "overhead")
+    met = pd.concat([models, led[led["device"].isin(in_rings)]]).sort_index()
     before = met.groupby("device", sort=False)["gateway"].shift()
     met["moves"] = (before.notna() & (before != met["gateway"])).astype(int)
     return met.groupby("device", sort=False).agg(
         first=("gateway", "first"), last=("gateway", "last"), moves=("moves", "sum")
     )
+
+
+def passed_on(table: pd.DataFrame) -> set[str]:
+    """Who exchanged models with devices."""
+    peers = table[table["kind"] == "peer"]
+    return {*peers["src"], *peers["dst"]}
+
+
+def _meetings(table: pd.DataFrame, devices: list[str], up: str, down: str) -> pd.DataFrame:
+    """``device`` and ``gateway`` of these kinds of transfers; the index is the tables'."""
+    sent = table.loc[table["kind"] == up, ["src", "dst"]]
+    received = table.loc[table["kind"] == down, ["dst", "src"]]
+    columns = ["device", "gateway"]
+    both = pd.concat([sent.set_axis(columns, axis=1), received.set_axis(columns, axis=1)])
+    return both[both["device"].isin(devices) & ~both["gateway"].isin(devices)]

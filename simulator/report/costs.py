@@ -148,11 +148,12 @@ def _target_cells(group: Group, reference: Group, target: float | None) -> list[
     sizes = ratio([by_seed[s].total for s in common], [theirs[s].total for s in common])
     sent = estimate([r.total for r in by_seed.values()])
     own = group is reference
+    aimed = any(target_of(run, target) is not None for run in group.runs)
     return [
-        f"{count}/{len(by_seed)}",
+        f"{count}/{len(by_seed)}" if aimed else "–",
         _pm(estimate([r.seconds for r in by_seed.values()]), "{:,.1f}", " s"),
         _bracketed(times, own),
-        human_bytes(sent.mean) if sent.number else "–",
+        _bytes(sent),
         _bracketed(sizes, own),
     ]
 
@@ -162,6 +163,13 @@ def _pm(value: Estimate, form: str, unit: str = "") -> str:
         return "–"
     spread = f" ± {form.format(value.half)}" if value.number > 1 else ""
     return form.format(value.mean) + spread + unit
+
+
+def _bytes(value: Estimate) -> str:
+    if not value.number:
+        return "–"
+    spread = f" ± {human_bytes(value.half)}" if value.number > 1 else ""
+    return human_bytes(value.mean) + spread
 
 
 def _bracketed(value: Estimate, own: bool) -> str:
@@ -180,8 +188,8 @@ def bars(gathered: Gathered, target: float | None) -> Section:
     words = ["Bars are means over the seeds; lines on them are 95 % intervals."]
     if any(np.isfinite(r.seconds) for all_of_it in found.values() for r in all_of_it):
         options = {"seconds": "time", "bytes": "bytes", "epochs": "epochs"}
-        longest = max(np.nanmax([r.seconds for r in rs], initial=0.0) for rs in found.values())
-        scale, unit = time_unit(float(longest))
+        times = [r.seconds for rs in found.values() for r in rs]
+        scale, unit = time_unit(float(np.nanmax(times)))
         seconds = {n: estimate([r.seconds / scale for r in rs]) for n, rs in found.items()}
         epochs = {n: estimate([r.epochs for r in rs]) for n, rs in found.items()}
         views["seconds"] = _estimates(gathered, found, seconds, f"time to target [{unit}]", unit)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import slug
-from simulator.recorder import SCENARIO, SUMMARY
+from simulator.recorder import SCENARIO, STUDY, SUMMARY
 from simulator.report.run import Run
 from simulator.results import Results
-
-FINDINGS = "findings.csv"
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,8 @@ class Gathered:
     groups: tuple[Group, ...]
     reference: Group
     unfinished: tuple[Path, ...]
+    title: str = ""
+    """Of the study, if it is one alone."""
 
     @property
     def runs(self) -> list[Run]:
@@ -50,14 +49,16 @@ def gather(folders: list[Path], reference: str | None = None) -> Gathered:
     """All finished runs of these folders, each of which is a run's or a study's."""
     named: dict[str, list[Run]] = {}
     unfinished: list[Path] = []
-    wanted, lone = reference, []
-    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+    wanted, lone, title = reference, [], ""
+    places = list(dict.fromkeys(folder.resolve() for folder in folders))
+    for folder in places:
         if (folder / SUMMARY).is_file():
             lone.append(Run(Results.load(folder)))
             continue
-        found, its_reference = _study(folder, unfinished)
-        wanted = wanted or its_reference
-        for name, runs in found.items():
+        told = _told(folder)
+        wanted = wanted or told.reference
+        title = told.title if len(places) == 1 else ""
+        for name, runs in _study(folder, told.names, unfinished).items():
             named[f"{folder.name}: {name}" if name in named else name] = runs
     for name, runs in _by_scenario(lone).items():
         named[str(runs[0].folder) if name in named else name] = runs
@@ -71,7 +72,7 @@ def gather(folders: list[Path], reference: str | None = None) -> Gathered:
         for i, (name, runs) in enumerate(named.items())
     )
     first = next((group for group in groups if group.name == wanted), groups[0])
-    return Gathered(groups, first, tuple(unfinished))
+    return Gathered(groups, first, tuple(unfinished), title)
 
 
 def _by_scenario(runs: list[Run]) -> dict[str, list[Run]]:
@@ -90,28 +91,25 @@ def _by_scenario(runs: list[Run]) -> dict[str, list[Run]]:
     return named
 
 
-def _study(folder: Path, unfinished: list[Path]) -> tuple[dict[str, list[Run]], str | None]:
-    """Runs in VARIANT/seed-N; named and ordered as findings.csv has them, if there is one."""
+def _study(folder: Path, variants: list[str], unfinished: list[Path]) -> dict[str, list[Run]]:
+    """Runs in VARIANT/seed-N; named and ordered as the study has them, if it is told."""
     if (folder / SCENARIO).is_file():
         raise UserError(f"{folder}: holds an unfinished run; 'meshfl resume {folder}' finishes it")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give a run's, or a study's")
     by_slug: dict[str, list[Run]] = {}
     places = _seed_folders(folder)
-    if not places:
+    if not places and not (folder / STUDY).is_file():
         raise UserError(f"{folder}: holds neither a run ({SUMMARY}) nor a study (VARIANT/seed-N)")
     for place in places:
         if (place / SUMMARY).is_file():
             by_slug.setdefault(place.parent.name, []).append(Run(Results.load(place)))
         else:
             unfinished.append(place)
-    told = _findings(folder)
-    names = {slug(row["variant"]): row["variant"] for row in told}
+    names = {slug(name): name for name in variants}
     ordered = [key for key in names if key in by_slug]
     ordered += [key for key in by_slug if key not in names]
-    return {names.get(key, key): by_slug[key] for key in ordered}, (
-        told[0].get("reference") if told else None
-    )
+    return {names.get(key, key): by_slug[key] for key in ordered}
 
 
 def _seed_folders(folder: Path) -> list[Path]:
@@ -119,12 +117,21 @@ def _seed_folders(folder: Path) -> list[Path]:
     return sorted(places, key=lambda place: (place.parent.name, len(place.name), place.name))
 
 
-def _findings(folder: Path) -> list[dict[str, str]]:
+class _Told(NamedTuple):
+    """What a study's folder says of it, if anything."""
+
+    title: str
+    reference: str | None
+    names: list[str]
+
+
+def _told(folder: Path) -> _Told:
     try:
-        with (folder / FINDINGS).open(newline="", encoding="utf-8") as file:
-            return [row for row in csv.DictReader(file) if row.get("variant")]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return []
+        study = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        names = [str(variant["name"]) for variant in study["variants"]]
+        return _Told(str(study["title"]), str(study["reference"]), names)
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Told("", None, [])
 
 
 def flattened(table: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -79,6 +79,7 @@
     if (chart.log) {
       layout[chart.logAxis].type = "log";
       delete layout[chart.logAxis].rangemode;
+      delete layout[chart.logAxis].dtick;
     }
     return Plotly.react("chart-" + chart.id, data, layout, CONFIG);
   }
@@ -104,6 +105,10 @@
   function setPrinting(now) {
     if (printing === now) return;
     printing = now;
+    for (const table of document.querySelectorAll("details:has(table)")) {
+      if (now) table.wasOpen = table.open;
+      table.open = now || table.wasOpen;
+    }
     choose(now ? "light" : wanted, false);
   }
 

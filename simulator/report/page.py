@@ -102,6 +102,8 @@ def _charts(sections: list[Section]) -> list[dict[str, Any]]:
 
 
 def _title(gathered: Gathered) -> str:
+    if gathered.title:
+        return gathered.title
     names = [group.name for group in gathered.groups]
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 

@@ -25,6 +25,8 @@ from simulator.units import SECOND
 
 _WHISKERS = (5, 25, 50, 75, 95)
 _STEPS = 300
+_MOST_TICKS = 12
+"""Of whole numbers, one each."""
 _TIERS = {
     "upload": "uploads of gateways",
     "gateway": "updates in gateways",
@@ -100,7 +102,6 @@ def staleness(gathered: Gathered) -> Section:
     if not tiers:
         return Section("staleness", title, missing="only asynchronous methods record it")
     views = {tier: _stale_view(gathered, tier) for tier in tiers}
-    controls = (Control("of", tiers),) if len(tiers) > 1 else ()
     mute = [g.name for g in gathered.groups if not any(len(_stale(g.first, t)) for t in tiers)]
     words = [
         "How many versions the model had moved on when what was made from it arrived: share of "
@@ -110,7 +111,8 @@ def staleness(gathered: Gathered) -> Section:
         words[0] = f"Of {next(iter(tiers.values()))}. {words[0]}"
     if mute:
         words.append(f"None recorded by {', '.join(mute)}.")
-    return Section("staleness", title, tuple(words), chart=Chart(views, controls, "xaxis", title))
+    chart = Chart(views, (Control("of", tiers),), "xaxis", title)
+    return Section("staleness", title, tuple(words), chart=chart)
 
 
 def _stale(run: Run, tier: str) -> np.ndarray:
@@ -137,8 +139,10 @@ def _stale_view(gathered: Gathered, tier: str) -> View:
             )
         )  # fmt: skip
         traces[-1]["line"]["shape"] = "hv"
+    most = max((trace["x"][-1] for trace in traces), default=0)
+    ticks = {"dtick": 1} if most <= _MOST_TICKS else {}
     layout = {
-        "xaxis": axis("staleness [versions]", tickformat=",d"), "hovermode": "x unified",
+        "xaxis": axis("staleness [versions]", tickformat=",d", **ticks), "hovermode": "x unified",
         "yaxis": axis("share", tickformat=".0%", range=[0, 1.03]),
     }  # fmt: skip
     return {"data": traces, "layout": layout}

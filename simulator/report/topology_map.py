@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from simulator.compare import human_bytes
+from simulator.report.activity import passed_on
 from simulator.report.chart import COLOURS, Chart, Control, Section, Trace, View, label, plain
 from simulator.report.devices import answers_of
 from simulator.report.gather import Gathered
@@ -38,8 +39,9 @@ def section(gathered: Gathered) -> Section:
         on_map = has_coordinates(run.topology)
         geographic, schematic = geographic or on_map, schematic or not on_map
     words = [
-        "Devices have the colour and the mark of the gateway that they exchanged models with last; "
-        "hollow ones never did. Dotted lines are where they began, if they moved."
+        "Devices have the colour and the mark of the gateway that they exchanged models with last "
+        "(in a ring of devices: that led the ring); hollow ones never did. Dotted lines are where "
+        "they began, if they moved."
     ]
     if geographic:
         words.append("Distances are in kilometres; a cloud without a place stands on top.")
@@ -118,7 +120,11 @@ def _members(
         traces.append(_marks([places[device] for device in devices], told, marker))
     strangers = [device for device in drawn if device not in last]
     if strangers:
-        told = [f"{label(device)}: exchanged no model" for device in strangers]
+        ring = passed_on(run.transfers)
+        told = [
+            f"{label(device)}: exchanged {'models with devices' if device in ring else 'no model'}"
+            for device in strangers
+        ]
         marker = {"color": "@soft", "size": 8, "symbol": "circle-open"}
         traces.append(_marks([places[device] for device in strangers], told, marker))
     return traces

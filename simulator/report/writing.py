@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from simulator.errors import UserError
@@ -14,6 +15,8 @@ def write_whole(out: Path, text: str) -> Path:
         partial.write_text(text, encoding="utf-8")
         partial.replace(out)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise UserError(f"{out}: cannot be written ({error.strerror}); choose another -o") from None
     return out
 

@@ -202,15 +202,32 @@ def test_what_is_no_run_is_left_alone(study):
     [
         ("title =", "titel =", "titel: unknown key; did you mean 'title'"),
         ('reference = "FedAvg"', 'reference = "FedAvk"', "did you mean 'FedAvg'"),
-        ('name = "Two rounds"', 'name = "fedavg"', "two variants"),
+        ('name = "Two rounds"', 'name = "fedavg"', "2 variants are called 'FedAvg' or have that"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "seed 1 is given twice"),
         ("gateway_rounds = 2", "gateway_rouds = 2", "'Two rounds'.*did you mean 'gateway_rounds'"),
         ("small.toml", "smal.toml", "smal.toml cannot be read"),
         ("published = 2.5", "published = -1", "published"),
+        (
+            'reference = "FedAvg"',
+            'reference = "FedAvg, batch_sise 1"\ngrid = {"training.batch_sise" = [1]}',
+            "'FedAvg, batch_sise 1':.*training.batch_sise: unknown key; did you mean 'batch_size'",
+        ),
+        ("published = 2.5", "change.run.seed = 4", "run.seed: seeds has the seeds"),
+        *[
+            ("[[variants]]", f"grid = {{{grid}}}\n[[variants]]", message)
+            for grid, message in {
+                '"run.seed" = [1, 2]': "run.seed: seeds has the seeds of all variants",
+                "rate = [1, 2]": 'grid.rate: must name section and key, as "training.learning_rate"',
+                '"training.learning_rate" = []': 'grid."training.learning_rate": an empty list',
+                '"training.learning_rate" = [1, 1.0]': 'learning_rate": 1 is given twice',
+                '"training.learning_rate" = 1': "grid.training.learning_rate: 1 should be",
+                '"algorithm.gateway_rounds" = [1, 2]': "unknown reference 'FedAvg'; known: 'FedAvg, gateway_rounds 1', 'FedAvg, ga",
+            }.items()
+        ],
     ],
 )
 def test_bad_studies_are_refused_before_anything_is_written(study, old, new, message):
-    study.write_text(STUDY.replace(old, new))
+    study.write_text(STUDY.replace(old, new, 1))
     done = conduct(study)
     assert isinstance(done.exception, UserError)
     assert re.search(message, str(done.exception), re.S), str(done.exception)

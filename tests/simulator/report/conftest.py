@@ -1,6 +1,5 @@
 """A small study of three algorithms and three seeds, with names that a page must not trust."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from simulator.folders import slug
 
 EVIL = 'Sync </script><script>document.title="broken"</script> & <b>\u2028bold</b>'
+TITLE = "Three </title><script>document.title='broken'</script> ways"
 NAMES = {EVIL: "sync", "Async-HFL": "async", "RFL-HA": "rfl"}
 """By the variant's name what it is called in these tests."""
 CHANGES = {
@@ -43,8 +43,9 @@ def _topology(place):
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory, scenario):
-    """The folder of the study, as 'meshfl study' leaves it."""
+    """The folder of the study, as 'meshfl sweep' leaves it."""
     from simulator.runner import start
+    from simulator.study import Study
 
     out = tmp_path_factory.mktemp("study")
     topology = {"kind": "file", "path": str(_topology(out))}
@@ -52,10 +53,9 @@ def study(tmp_path_factory, scenario):
         for seed in SEEDS:
             own = {"run": {"seed": seed, "epochs": 6, "target": TARGET}, "topology": topology}
             start(scenario(own, CHANGES[kind]), Path(), out / slug(name) / f"seed-{seed}")
-    with (out / "findings.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["variant", "reference"])
-        rows.writerows([name, "Async-HFL"] for name in NAMES)
+    variants = [{"name": name} for name in NAMES]
+    content = {"title": TITLE, "scenario": "s.toml", "reference": "Async-HFL", "variants": variants}
+    Study.model_validate(content).save(out)
     return out
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.folders import slug
 
-from .conftest import EVIL, NAMES
+from .conftest import EVIL, NAMES, TITLE
 
 NEEDED = "no Chromium: on Debian apt-get install chromium, or name one in MESHFL_CHROMIUM"
 CHROMIUM = os.environ.get("MESHFL_CHROMIUM") or next(
@@ -96,7 +96,7 @@ def test_every_chart_is_drawn(visit):
     for chart in charts:
         near(tab, chart.removeprefix("chart-"))
         assert tab.locator(f"#{chart} .main-svg").first.bounding_box()["height"] > 100
-    assert tab.title().startswith("Sync </script>")
+    assert tab.title() == f"{TITLE} – meshfl"
 
 
 def test_a_toggled_variant_disappears_everywhere(visit):

@@ -6,7 +6,7 @@ from simulator.errors import UserError
 from simulator.folders import slug
 from simulator.report.gather import gather
 
-from .conftest import NAMES, SEEDS
+from .conftest import EVIL, NAMES, SEEDS, TITLE
 
 
 def seeds(gathered):
@@ -20,7 +20,33 @@ def test_a_study_is_its_variants_with_their_names(study):
     assert gathered.reference.name == "Async-HFL"
 
 
-def test_without_findings_variants_are_called_as_their_folders(study, tmp_path):
+def test_a_study_that_is_under_way_has_its_names_too(study, tmp_path):
+    shutil.copytree(study / slug(EVIL) / "seed-2", tmp_path / slug(EVIL) / "seed-2")
+    shutil.copy(study / "study.json", tmp_path)
+    gathered = gather([tmp_path])
+    assert seeds(gathered) == {EVIL: [2]}
+    assert gathered.title == TITLE
+    assert gathered.reference.name == EVIL, "for that of the study is not there yet"
+
+
+def test_of_several_folders_none_gives_the_title(study):
+    assert gather([study, study / "rfl-ha/seed-1"]).title == ""
+
+
+def test_a_study_of_which_nothing_is_done_is_told(study, tmp_path):
+    shutil.copy(study / "study.json", tmp_path)
+    with pytest.raises(UserError, match="none of its runs is finished yet"):
+        gather([tmp_path])
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"title": "a"}', '{"variants": [1]}', "\xff"])
+def test_a_study_that_cannot_be_read_is_its_runs(study, tmp_path, content):
+    shutil.copytree(study / "rfl-ha", tmp_path / "rfl-ha")
+    (tmp_path / "study.json").write_bytes(content.encode("latin-1"))
+    assert list(seeds(gather([tmp_path]))) == ["rfl-ha"]
+
+
+def test_without_a_study_variants_are_called_as_their_folders(study, tmp_path):
     for name in ("async-hfl", "rfl-ha"):
         shutil.copytree(study / name, tmp_path / name)
     gathered = gather([tmp_path])

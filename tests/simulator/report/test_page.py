@@ -15,6 +15,7 @@ from simulator.errors import UserError
 from simulator.folders import slug
 from simulator.report.chart import wrapped
 from simulator.report.gateways import rates
+from simulator.report.gather import gather
 from simulator.report.page import script_json, write_report
 
 from .conftest import DEVICE, EVIL, NAMES, SEEDS, TARGET
@@ -196,6 +197,66 @@ def test_json_for_a_script_is_still_the_same():
 def test_names_beside_bars_are_broken():
     assert wrapped("a variant with a rather long name") == "a variant with a<br>rather long name"
     assert wrapped("<b>") == "&lt;b&gt;"
+
+
+def data_of(path):
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
+
+
+def runs_on(scenario, place, **changes):
+    """A folder for each, by its name."""
+    from simulator.runner import start
+
+    for name, change in changes.items():
+        start(scenario(change), Path(), place / name)
+    return [place / name for name in changes]
+
+
+def test_the_first_variant_may_miss_the_target(scenario, tmp_path):
+    late = {"run": {"epochs": 1, "target": 0.8}}
+    soon = {"run": {"epochs": 9, "target": 0.8}, "training": {"learning_rate": 0.5}}
+    written = write_report(
+        runs_on(scenario, tmp_path, late=late, soon=soon), tmp_path / "r.html", None, None
+    )
+    costs = next(chart for chart in data_of(written)["charts"] if chart["id"] == "costs")
+    bars, words = costs["views"]["seconds"]["data"]
+    assert bars["x"][0] == 0
+    assert bars["x"][1] == pytest.approx(
+        json.loads((tmp_path / "soon/summary.json").read_text())["time_to_target_s"]
+    )
+    assert words["text"][0] == " not reached"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"a": {"algorithm": {"name": "fedasync"}}},
+        {"a": {"run": {"learning": "none"}, "model": {"transfer_bytes": 1000}}},
+        {"a": {"algorithm": {"name": "star-ring-hfl", "top": "ring", "lower": "ring"}}},
+        {"a": {}, "b": {"run": {"target": 0.2}}, "c": {"algorithm": {"name": "rfl-ha"}}},
+    ],
+    ids=lambda changes: str(changes)[:60],
+)
+def test_what_is_chosen_at_first_is_there(changes, scenario, tmp_path):
+    written = write_report(runs_on(scenario, tmp_path, **changes), tmp_path / "r.html", None, None)
+    for chart in data_of(written)["charts"]:
+        assert "|".join(keys[0] for keys in chart["controls"]) in chart["views"], chart["id"]
+
+
+def test_devices_of_a_ring_belong_to_the_gateway_that_leads_it(scenario, tmp_path):
+    ring = {"algorithm": {"name": "star-ring-hfl", "top": "ring", "lower": "ring"}}
+    run = gather(runs_on(scenario, tmp_path, ring=ring)).groups[0].first
+    assert sorted(run.partners.index) == [f"d{i}" for i in range(6)]
+    assert set(run.partners["last"]) == {"g0", "g1"}
+    assert (run.partners["moves"] == 0).all()
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "replace", lambda *_: exec('raise OSError(28, "No space left")'))
+    with pytest.raises(UserError, match=r"r\.html: cannot be written \(No space left\)"):
+        write_report(folders(study, "RFL-HA"), tmp_path / "r.html", None, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_nobody_recorded_is_left_out_with_a_word(page):

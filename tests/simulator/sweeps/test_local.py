@@ -6,12 +6,14 @@ import random
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import psutil
 import pytest
 
-LONG = {"run": {"epochs": 3000}}
+LONG = {"run": {"epochs": 1_000_000}}
+"""Over when somebody ends it."""
 
 
 def wait_for(condition, process, seconds=120):
@@ -58,24 +60,37 @@ def test_each_run_has_a_line_where_nobody_looks_at_a_table(make_sweep, tmp_path)
 
 
 def test_a_terminal_has_a_live_table(make_sweep, tmp_path):
-    sweep = make_sweep(tmp_path, {"run": {"epochs": 240}})  # seconds, to be looked at
+    sweep = make_sweep(tmp_path, LONG)
     master, slave = pty.openpty()
     process = subprocess.Popen(
         sweep.command(), stderr=slave, stdout=subprocess.PIPE, cwd=tmp_path, text=True
     )
     os.close(slave)
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(master, 65536)
-        except OSError:  # its other end is closed
-            break
+    awaited = [
+        r"run +state +% +epoch +simulated +score",
+        r"FedAvg, gateway_rounds \d, seed \d +running +\d+ +\d+ +[\d.]+ s",
+        r"\d of 4 done, \d running, about (\d+ days?, )?\d+:\d\d:\d\d left",
+    ]
+    patience = threading.Timer(120, process.kill)
+    patience.start()
+    seen = shown = ""
+    while chunk := read_of(master):
         seen += chunk
-    assert process.wait() == 0
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    assert re.search(r"run +state +% +epoch +simulated +score", shown)
-    assert re.search(r"FedAvg, gateway_rounds \d, seed \d +running +\d+ +\d+ +[\d.]+ s", shown)
-    assert re.search(r"\d of 4 done, \d running, about \d+:\d\d:\d\d left", shown)
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+        if awaited and all(re.search(text, shown) for text in awaited):
+            awaited = []
+            process.send_signal(signal.SIGINT)
+    patience.cancel()
+    assert awaited == [], shown
+    assert process.wait() == 130
+
+
+def read_of(terminal):
+    """What comes next; nothing, when its other end is closed."""
+    try:
+        return os.read(terminal, 65536).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def test_killed_and_begun_again(sweep, undisturbed):
