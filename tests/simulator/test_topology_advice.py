@@ -1,5 +1,6 @@
 """Advice on topologies: what rounds cost on the network, bounds at their best, words, a race."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,22 @@ def test_what_it_does_not_know(scenario, tmp_path):
     command = ["advise", "topology", str(tmp_path / "ring.toml"), "--by", "theorem-2"]
     wrong = CliRunner().invoke(app, command)
     assert "unknown bound 'theorem-2'; did you mean 'theorem-1'" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--share", "0"], "--share 0: the target is a share .* between 0 and 1"),
+        (["--share", "1.5"], "--share 1.5: the target is a share"),
+        (["--share", "nan"], "--share nan: the target is a share"),
+        (["--race", "1"], "one topology has nobody to race with"),
+        (["--rate", "0.1"], "give --race, too"),
+        (["--race", "2", "--rate", "inf"], "a step size is above 0, and finite"),
+    ],
+)
+def test_options_that_make_no_sense(options, message, scenario, tmp_path):
+    (tmp_path / "ring.toml").write_text(scenario(TWO_BY_THREE).to_toml())
+    done = CliRunner().invoke(app, ["advise", "topology", str(tmp_path / "ring.toml"), *options])
+    assert isinstance(done.exception, UserError)
+    assert re.search(message, str(done.exception))
+    assert not (tmp_path / "runs").exists()
