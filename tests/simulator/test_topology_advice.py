@@ -132,6 +132,26 @@ def test_in_words():
     assert "by the clock" in told[-1]
 
 
+@pytest.mark.parametrize("reading", READINGS)
+def test_of_one_client_or_one_group_star_and_ring_are_the_same(reading):
+    known = facts(noise=3.0, within=2.0, between=0.5)
+    alone = known._replace(shape=SHAPE._replace(clients=1))
+    table = table_of(alone, SAME, 0.1, reading)
+    rounds = table.set_index("topology")["rounds"]
+    assert rounds["star-star"] == rounds["star-ring"]
+    assert rounds["ring-star"] == rounds["ring-ring"]
+    told = explain(table, alone.shape)
+    assert "groups of one client: below, star and ring are the same" in told
+    one = known._replace(shape=SHAPE._replace(groups=1))
+    table = table_of(one, SAME, 0.1, reading)
+    rounds = table.set_index("topology")["rounds"]
+    assert rounds["star-star"] == rounds["ring-star"]
+    assert rounds["star-ring"] == rounds["ring-ring"]
+    told = explain(table, one.shape)
+    assert " 1 times" not in told[0]
+    assert "one group: above, star and ring differ in where the model stays" in told
+
+
 def test_who_races(scenario):
     table = table_of(facts(noise=1.0), LONG, 0.1, "corollary-1")
     assert candidates(table, 2, [0.1, 0.3]) == [
