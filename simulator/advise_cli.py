@@ -60,8 +60,7 @@ def sync_time(
     total_s = sync_advice.system_time_s(loaded)
     _check_times(times or [], total_s)
     _check_rates(rates or [], race)
-    if race == 1:
-        raise UserError("--race 1: one S has nobody to race with; give 2 or more")
+    _check_race(race, "S")
     section: Any = loaded.algorithm
     folder = out or Path("runs") / f"advice-{scenario.stem}"
     make_folder(folder, folder)
@@ -103,7 +102,7 @@ def topology(
     ] = None,
     share: Annotated[
         float,
-        typer.Option(min=0, help="Target |gradient|^2, as a share of the one at the beginning."),
+        typer.Option(help="Target |gradient|^2, as a share of the one at the beginning."),
     ] = 0.1,
     by: Annotated[
         str, typer.Option(help="Bound: corollary-1, theorem-1 or appendix.")
@@ -128,6 +127,8 @@ def topology(
 
     loaded, base = Scenario.load(scenario, set_ or ()), scenario.parent
     reading = advice.reading_of(by)
+    _check_share(share)
+    _check_race(race, "topology")
     _check_rates(rates or [], race)
     folder = out or Path("runs") / f"advice-{scenario.stem}"
     make_folder(folder, folder)
@@ -188,6 +189,19 @@ def _check_times(times: Sequence[float], total_s: float) -> None:
                 f"--time {time_s:g}: longer than T = {total_s:g} s, in which groups would never "
                 "meet; give at most T"
             )
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share < 1:
+        raise UserError(
+            f"--share {share:g}: the target is a share of |gradient|^2 where training begins; give "
+            "one between 0 and 1"
+        )
+
+
+def _check_race(race: int, what: str) -> None:
+    if race == 1:
+        raise UserError(f"--race 1: one {what} has nobody to race with; give 2 or more")
 
 
 def _check_rates(rates: Sequence[float], race: int) -> None:

@@ -96,7 +96,8 @@ class Study(Section):
     grid: dict[str, tuple[Any, ...]] = Field({})
     """Keys of the scenario and their values: every variant is run with each combination."""
     tuned: str | None = None
-    """A key of the grid: each variant is told at that of its values which ends best in the mean."""
+    """A key of the grid: each variant is told at that of its values which ends best in the mean,
+    or, where runs stop at their target, gets there soonest."""
     tuning: Tuning | None = None
     """Unset: all values are run with all seeds."""
     sweep: Sweep | None = None

@@ -78,22 +78,32 @@ def told_variants(study: Study, runs: list[Run]) -> list[Variant]:
 
 
 def tuned_variants(study: Study, runs: list[Run]) -> dict[str, str]:
-    """By name without the tuned key: the variant with the best final score in the mean."""
+    """By name without the tuned key: the variant whose value of it is the best."""
     told = {variant.name for variant in told_variants(study, runs)}
     stems = {stem: [name for name in names if name in told] for stem, names in study.stems.items()}
     return {stem: _best_of(names, runs) for stem, names in stems.items() if names}
 
 
 def _best_of(names: list[str], runs: list[Run]) -> str:
+    """By final scores; of runs that stop at their target, who gets there, and how soon."""
     if len(names) == 1:
         return names[0]
 
-    def score(name: str) -> float:
-        results = [run.results for run in runs if run.variant == name]
+    def merit(name: str) -> tuple[float, float]:
+        its_runs = [run for run in runs if run.variant == name]
+        seconds = [_seconds_to_target(run) for run in its_runs if run.scenario.run.stop_at_target]
+        if reached := [time for time in seconds if time is not None]:
+            return len(reached), -float(np.mean(reached))
+        results = [run.results for run in its_runs]
         mean = float(np.mean([_end(result) for result in results]))
-        return -np.inf if np.isnan(mean) else -mean if results[0].is_regression else mean
+        return 0, -np.inf if np.isnan(mean) else -mean if results[0].is_regression else mean
 
-    return max(names, key=score)
+    return max(names, key=merit)
+
+
+def _seconds_to_target(run: Run) -> float | None:
+    milestone = None if run.target is None else run.results.milestone(run.target)
+    return milestone.sim_time_s if milestone else None
 
 
 def checked(study: Study, runs: list[Run]) -> list[Finding]:

@@ -108,16 +108,26 @@ class Bounded(NamedTuple):
         return self.bound.best_rate(target, self.most)
 
 
+def _tightest(shape: Shape, pair: Pair, reading: Reading) -> Pair:
+    """Of one client in a group, or of one group, star and ring are the same: the lower bound."""
+    top, lower = pair
+    if shape.clients == 1:
+        lower = "star" if reading == "appendix" else "ring"
+    return ("star" if shape.groups == 1 else top), lower
+
+
 def bounded(facts: Facts, pair: Pair, reading: Reading) -> Bounded:
     """(9) to (12) are Theorem 1 at its best eta~; they have no step size of their own."""
     shape, constants = facts.shape, facts.constants
     make = appendix if reading == "appendix" else theorem_1
-    return Bounded(make(shape, constants, *pair), most_rate(constants))
+    there = _tightest(shape, pair, reading)
+    return Bounded(make(shape, constants, *there), most_rate(constants))
 
 
 def rounds_to(facts: Facts, pair: Pair, reading: Reading, target: float) -> float:
     if reading == "corollary-1":
-        return rounds_of_corollary(facts.shape, facts.constants, *pair, target)
+        there = _tightest(facts.shape, pair, reading)
+        return rounds_of_corollary(facts.shape, facts.constants, *there, target)
     return bounded(facts, pair, reading).rounds_to(target)
 
 
@@ -159,7 +169,7 @@ def _held_back_by(facts: Facts, pair: Pair, reading: Reading, target: float) -> 
     def part(**kept: float) -> float:
         only = facts.constants._replace(**({"noise": 0.0, "within": 0.0, "between": 0.0} | kept))
         if reading == "corollary-1":
-            return corollary_1(facts.shape, only, *pair, rounds)
+            return corollary_1(facts.shape, only, *_tightest(facts.shape, pair, reading), rounds)
         return bounded(facts._replace(constants=only), pair, reading).bound.at(rate, rounds)
 
     start = part()
@@ -194,14 +204,29 @@ def explain(table: pd.DataFrame, shape: Shape) -> list[str]:
     for measure in MEASURES:
         first, *others = by[measure]
         of = _column(table, measure)
-        rest = ", ".join(f"{name} {of[name] / of[first]:.3g} times as many" for name in others)
+        rest = ", ".join(f"{name} {_times(of[name] / of[first])}" for name in others)
         told.append(f"by {measure}: {first} first; {rest}")
     fewest, most, fastest = by["rounds"][0], by["rounds"][-1], by["seconds"][0]
     told.append(f"{fewest} needs the fewest rounds; most of them for {_WHY[why[fewest]]}")
     told.append(f"{most} needs the most; most of them for {_WHY[why[most]]}")
     told.append(_of_time(_column(table, "round_s"), shape))
+    told += _the_same(shape)
     if fastest != fewest:
         told.append(_turned(table, fewest, fastest))
+    return told
+
+
+def _times(ratio: float) -> str:
+    number = f"{ratio:.3g}"
+    return "as many" if number == "1" else f"{number} times as many"
+
+
+def _the_same(shape: Shape) -> list[str]:
+    told = []
+    if shape.clients == 1:
+        told.append("groups of one client: below, star and ring are the same")
+    if shape.groups == 1:
+        told.append("one group: above, star and ring differ in where the model stays")
     return told
 
 

@@ -97,6 +97,18 @@ def test_only_what_the_tuning_has_chosen_is_run_with_the_studys_seeds(conduct):
     assert (out / "curves.png").is_file()
 
 
+def test_runs_that_stop_at_their_target_are_tuned_by_who_is_there_first(conduct):
+    """A slower value that happens to end a little above the target is not better."""
+    rates = STUDY.replace("[1e-6, 0.1]", "[1e-6, 0.02, 0.1]").replace("epochs = 2", "")
+    goal = {"run": {"epochs": 20, "target": 0.5, "stop_at_target": True}}
+    tried = pd.read_csv(conduct(rates, goal) / "tuning" / "findings.csv")
+    for name in ("FedAvg", "Two rounds"):
+        values = tried[tried["variant"].str.startswith(name)]
+        assert values["reached"].tolist() == ["0/1", "1/1", "1/1"]
+        soonest = values["seconds"].idxmin()
+        assert values.index[values["chosen"]].tolist() == [soonest]
+
+
 def test_one_variant_alone_is_tuned_alone(conduct):
     out = conduct(STUDY, None, "--only", "Two rounds")
     assert not list(out.glob("fedavg*"))

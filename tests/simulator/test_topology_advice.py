@@ -1,5 +1,6 @@
 """Advice on topologies: what rounds cost on the network, bounds at their best, words, a race."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,26 @@ def test_in_words():
     assert "by the clock" in told[-1]
 
 
+@pytest.mark.parametrize("reading", READINGS)
+def test_of_one_client_or_one_group_star_and_ring_are_the_same(reading):
+    known = facts(noise=3.0, within=2.0, between=0.5)
+    alone = known._replace(shape=SHAPE._replace(clients=1))
+    table = table_of(alone, SAME, 0.1, reading)
+    rounds = table.set_index("topology")["rounds"]
+    assert rounds["star-star"] == rounds["star-ring"]
+    assert rounds["ring-star"] == rounds["ring-ring"]
+    told = explain(table, alone.shape)
+    assert "groups of one client: below, star and ring are the same" in told
+    one = known._replace(shape=SHAPE._replace(groups=1))
+    table = table_of(one, SAME, 0.1, reading)
+    rounds = table.set_index("topology")["rounds"]
+    assert rounds["star-star"] == rounds["ring-star"]
+    assert rounds["star-ring"] == rounds["ring-ring"]
+    told = explain(table, one.shape)
+    assert " 1 times" not in told[0]
+    assert "one group: above, star and ring differ in where the model stays" in told
+
+
 def test_who_races(scenario):
     table = table_of(facts(noise=1.0), LONG, 0.1, "corollary-1")
     assert candidates(table, 2, [0.1, 0.3]) == [
@@ -175,3 +196,22 @@ def test_what_it_does_not_know(scenario, tmp_path):
     command = ["advise", "topology", str(tmp_path / "ring.toml"), "--by", "theorem-2"]
     wrong = CliRunner().invoke(app, command)
     assert "unknown bound 'theorem-2'; did you mean 'theorem-1'" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--share", "0"], "--share 0: the target is a share .* between 0 and 1"),
+        (["--share", "1.5"], "--share 1.5: the target is a share"),
+        (["--share", "nan"], "--share nan: the target is a share"),
+        (["--race", "1"], "one topology has nobody to race with"),
+        (["--rate", "0.1"], "give --race, too"),
+        (["--race", "2", "--rate", "inf"], "a step size is above 0, and finite"),
+    ],
+)
+def test_options_that_make_no_sense(options, message, scenario, tmp_path):
+    (tmp_path / "ring.toml").write_text(scenario(TWO_BY_THREE).to_toml())
+    done = CliRunner().invoke(app, ["advise", "topology", str(tmp_path / "ring.toml"), *options])
+    assert isinstance(done.exception, UserError)
+    assert re.search(message, str(done.exception))
+    assert not (tmp_path / "runs").exists()
