@@ -19,7 +19,7 @@ name = "FedAvg"
 [grid]
 "algorithm.gateway_rounds" = [1, 2]
 """
-EPOCHS = 60
+EPOCHS = 200
 
 
 class Sweep:
