@@ -104,7 +104,10 @@ class Ring:
     rest: list[NodeId] = field(default_factory=list)
     participants: int = 0
     """Of this group round."""
+    samples: int = 0
+    """Theirs."""
     num_samples: int = 0
+    """What went into the model, over all group rounds."""
     waiting: list[NodeId] = field(default_factory=list)
     """The holder and the end of the hop, if they are devices."""
     greeted: dict[NodeId, None] = field(default_factory=dict)
@@ -159,6 +162,8 @@ class ClientRings:
                 | Lost(src=gateway, dst=device, message=Move())
             ):
                 self.migration.arrive(sim, gateway, device)
+                for ring in self.gateways.values():
+                    ring.greeted.pop(device, None)
         return None
 
     def _open(self, sim: Simulation, gateway: NodeId) -> GatewayUpdate | None:
@@ -167,7 +172,7 @@ class ClientRings:
         self._greet(sim, gateway, members)
         ring.rest = self.order.of(sim, gateway, members)
         ring.round += 1
-        ring.holder, ring.made, ring.participants = gateway, ring.model, 0
+        ring.holder, ring.made, ring.participants, ring.samples = gateway, ring.model, 0, 0
         return self._pass_on(sim, gateway)
 
     def _greet(self, sim: Simulation, gateway: NodeId, members: list[NodeId]) -> None:
@@ -207,10 +212,11 @@ class ClientRings:
             return None
         if isinstance(message.made, Update) and ring.holder in ring.waiting:
             ring.participants += 1
-            ring.num_samples += message.made.num_samples
+            ring.samples += message.made.num_samples
             self._give_back(sim, gateway, ring.holder, message.made)
         if end == gateway:
             ring.model = message.model  # Alg. 2 l.11
+            ring.num_samples += ring.samples
             return self._close(sim, gateway)
         sim.train(self.rule.job(end, message.model, None, Visit(gateway, ring.hop)))  # Alg. 2 l.6
         return None

@@ -309,6 +309,15 @@ def test_a_ring_that_cannot_come_back_was_in_vain():
     assert rows_of(sim, "gateway", "node", "participants")[0] == (27, "g0", 0)
 
 
+def test_a_group_whose_ring_was_in_vain_has_no_part_in_the_mean():
+    found = {}
+    for flow in range(24):
+        sim = simulate(star_ring("star", retries=0), lose=(flow,))
+        if [row[1] for row in skips(sim)] in (["g0"], ["g1"]):
+            found[skips(sim)[0][1]] = float(sim.model)
+    assert found == {"g0": 10, "g1": 10}, "what the other has, not the mean of that and 0"
+
+
 def test_a_group_that_is_not_reached_is_passed_over():
     # g0 has 10 at 27 s, and has it still at 31 s; its next round: 9, 12.5, and g1: 2.25, 13.125
     sim = simulate(star_ring(retries=0), epochs=2, lose=(6,))
