@@ -85,7 +85,8 @@ class StarRingSection(Section):
     closing: Literal["direct", "cloud"] = "direct"
     """How a top ring's model comes from the last group to the next round's first."""
     in_flight: int = Field(1, ge=1)
-    """Top ring: models that go round at a time, from places apart; their mean is the next one."""
+    """Top ring: models that go round at a time, from places apart; their mean is the next one. No
+    more than there are groups."""
     retries: int = Field(2, ge=0, le=100)
     """How often a lost hop of a ring is sent again before its end is passed over."""
     device_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
@@ -131,7 +132,8 @@ class StarRingSection(Section):
     def shaped(self, top: Tier, lower: Tier) -> Self:
         """The same in another topology: what does not count there is left out.
 
-        A lower tier's timeout is taken for the other's: it does the same.
+        A lower tier's timeout is taken for the other's, so that nobody is waited for for ever. But
+        a ring's is for one client, and a star's for all of a group, who may share a channel.
         """
         shape = {"top": top, "lower": lower}
         elsewhere = {key for key, (tier, wanted) in _WHERE.items() if shape[tier] != wanted}

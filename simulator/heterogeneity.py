@@ -183,19 +183,24 @@ def _descend(task: Task, model: torch.Tensor, steps: int, rate: float) -> torch.
     return train(everybody, everybody.build(), job).model
 
 
+def check_learning(scenario: Scenario) -> None:
+    if scenario.run.learning == "none":
+        raise UserError(
+            'run.learning = "none": without learning there are no losses whose heterogeneity '
+            'could be told; use learning = "sgd"'
+        )
+
+
 @contextmanager
 def learning_world(scenario: Scenario, base: Path) -> Iterator[tuple[World, Task]]:
     """A scenario's parts, and what its devices train; closed when it is over."""
     from simulator.build import build
     from simulator.learner import DeferredLearner
 
+    check_learning(scenario)
     world = build(scenario, base)
     try:
-        if not isinstance(world.learner, DeferredLearner):
-            raise UserError(
-                'run.learning = "none": without learning there are no losses whose heterogeneity '
-                'could be told; use learning = "sgd"'
-            )
+        assert isinstance(world.learner, DeferredLearner)
         yield world, world.learner.task
     finally:
         world.learner.close()
