@@ -62,6 +62,20 @@ _WHERE = {
     "gateway_timeout_s": ("lower", "star"), "in_flight": ("top", "ring"),
 }  # fmt: skip
 """Which keys are for which tier and shape."""
+_EITHER: dict[str, Tier] = {"retries": "ring", "weights": "star"}
+"""Which are for a shape at either tier."""
+
+
+def _idle(top: Tier, lower: Tier) -> dict[str, str]:
+    """The keys that do nothing in a topology, and what they are for."""
+    there = {"top": top, "lower": lower}
+    idle = {
+        key: f"{tier} = {shape!r}" for key, (tier, shape) in _WHERE.items() if there[tier] != shape
+    }
+    return idle | {
+        key: f"a {shape} at either tier" for key, shape in _EITHER.items()
+        if shape not in there.values()
+    }  # fmt: skip
 
 
 class StarRingSection(Section):
@@ -112,11 +126,10 @@ class StarRingSection(Section):
 
     @model_validator(mode="after")
     def _keys_where_they_count(self) -> Self:
-        for key, (tier, shape) in _WHERE.items():
-            default = type(self).model_fields[key].default
-            if getattr(self, key) != default and getattr(self, tier) != shape:
+        for key, where in _idle(self.top, self.lower).items():
+            if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(
-                    f"{key} = {getattr(self, key)!r} is for {tier} = {shape!r}; delete one of them"
+                    f"{key} = {getattr(self, key)!r} is for {where}; delete one of them"
                 )
         return self
 
@@ -135,9 +148,8 @@ class StarRingSection(Section):
         A lower tier's timeout is taken for the other's, so that nobody is waited for for ever. But
         a ring's is for one client, and a star's for all of a group, who may share a channel.
         """
-        shape = {"top": top, "lower": lower}
-        elsewhere = {key for key, (tier, wanted) in _WHERE.items() if shape[tier] != wanted}
-        content = self.model_dump(exclude={"top", "lower"} | elsewhere) | shape
+        idle = set(_idle(top, lower))
+        content = self.model_dump(exclude=idle | {"top", "lower"}) | {"top": top, "lower": lower}
         timeout_s = self.device_timeout_s or self.gateway_timeout_s
         key = "device_timeout_s" if lower == "ring" else "gateway_timeout_s"
         return type(self).model_validate(content | {key: timeout_s})

@@ -223,6 +223,8 @@ def test_of_unequal_groups_the_mean_counts():
         ({"group_order": "shuffled"}, "is for top = 'ring'"),
         ({"lower": "ring", "gateway_timeout_s": 5.0}, "is for lower = 'star'"),
         ({"in_flight": 2}, "is for top = 'ring'"),
+        ({"retries": 5}, "retries = 5 is for a ring at either tier"),
+        ({"top": "ring", "lower": "ring", "weights": "samples"}, "is for a star at either tier"),
         ({"top": "ring", "in_flight": 2}, 'give closing = "cloud"'),
     ],
 )

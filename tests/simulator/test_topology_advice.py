@@ -64,6 +64,11 @@ def test_a_tier_keeps_the_keys_that_count_there(scenario):
     star = shaped(begun, "star", "star").algorithm
     assert (star.group_order, star.gateway_timeout_s) == ("fixed", 50.0)
     assert star.local_steps == 5
+    either = shaped(begun, "star", "ring").model_copy(deep=True).algorithm
+    either = either.model_copy(update={"retries": 7, "weights": "samples"})
+    assert (either.shaped("star", "star").retries, either.shaped("ring", "star").retries) == (2, 7)
+    assert either.shaped("ring", "ring").weights == "equal"
+    assert either.shaped("star", "star").weights == "samples"
 
 
 def test_who_waits_for_ever(scenario):
