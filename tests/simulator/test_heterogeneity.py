@@ -72,10 +72,10 @@ def test_noise_is_that_of_batches_of_a_pass_over_all(monkeypatch):
     task = line_task(batch)
     noises = [
         look(replace(task, seed=seed), GROUPS, torch.tensor([1.0, 1.0])).noise
-        for seed in range(600)
+        for seed in range(200)
     ]
     expected = alone / batch * (samples - batch) / (samples - 1)
-    assert np.mean(noises) == pytest.approx(expected, rel=0.08)
+    assert np.mean(noises) == pytest.approx(expected, rel=0.1)
 
 
 def test_the_groups_decide_what_is_between_and_what_within():
