@@ -47,8 +47,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from algorithms.group_ring import GroupRing
 from algorithms.ring_order import RingOrder, Way
-from algorithms.rings import ClientRings, GroupRing, LocalSteps
+from algorithms.rings import ClientRings, LocalSteps
 from algorithms.rounds import GatewayRounds, Weights
 from algorithms.star_ring_bounds import Shape, Tier, steps_along
 from algorithms.sync_cloud import LowerTier, SyncCloud
