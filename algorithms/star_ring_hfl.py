@@ -47,8 +47,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from algorithms.group_ring import GroupRing
 from algorithms.ring_order import RingOrder, Way
-from algorithms.rings import ClientRings, GroupRing, LocalSteps
+from algorithms.rings import ClientRings, LocalSteps
 from algorithms.rounds import GatewayRounds, Weights
 from algorithms.star_ring_bounds import Shape, Tier, steps_along
 from algorithms.sync_cloud import LowerTier, SyncCloud
@@ -62,6 +63,20 @@ _WHERE = {
     "gateway_timeout_s": ("lower", "star"), "in_flight": ("top", "ring"),
 }  # fmt: skip
 """Which keys are for which tier and shape."""
+_EITHER: dict[str, Tier] = {"retries": "ring", "weights": "star"}
+"""Which are for a shape at either tier."""
+
+
+def _idle(top: Tier, lower: Tier) -> dict[str, str]:
+    """The keys that do nothing in a topology, and what they are for."""
+    there = {"top": top, "lower": lower}
+    idle = {
+        key: f"{tier} = {shape!r}" for key, (tier, shape) in _WHERE.items() if there[tier] != shape
+    }
+    return idle | {
+        key: f"a {shape} at either tier" for key, shape in _EITHER.items()
+        if shape not in there.values()
+    }  # fmt: skip
 
 
 class StarRingSection(Section):
@@ -85,7 +100,8 @@ class StarRingSection(Section):
     closing: Literal["direct", "cloud"] = "direct"
     """How a top ring's model comes from the last group to the next round's first."""
     in_flight: int = Field(1, ge=1)
-    """Top ring: models that go round at a time, from places apart; their mean is the next one."""
+    """Top ring: models that go round at a time, from places apart; their mean is the next one. No
+    more than there are groups."""
     retries: int = Field(2, ge=0, le=100)
     """How often a lost hop of a ring is sent again before its end is passed over."""
     device_timeout_s: float | None = Field(None, ge=SHORTEST_S, le=LONGEST_S)
@@ -111,11 +127,10 @@ class StarRingSection(Section):
 
     @model_validator(mode="after")
     def _keys_where_they_count(self) -> Self:
-        for key, (tier, shape) in _WHERE.items():
-            default = type(self).model_fields[key].default
-            if getattr(self, key) != default and getattr(self, tier) != shape:
+        for key, where in _idle(self.top, self.lower).items():
+            if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(
-                    f"{key} = {getattr(self, key)!r} is for {tier} = {shape!r}; delete one of them"
+                    f"{key} = {getattr(self, key)!r} is for {where}; delete one of them"
                 )
         return self
 
@@ -131,11 +146,11 @@ class StarRingSection(Section):
     def shaped(self, top: Tier, lower: Tier) -> Self:
         """The same in another topology: what does not count there is left out.
 
-        A lower tier's timeout is taken for the other's: it does the same.
+        A lower tier's timeout is taken for the other's, so that nobody is waited for for ever. But
+        a ring's is for one client, and a star's for all of a group, who may share a channel.
         """
-        shape = {"top": top, "lower": lower}
-        elsewhere = {key for key, (tier, wanted) in _WHERE.items() if shape[tier] != wanted}
-        content = self.model_dump(exclude={"top", "lower"} | elsewhere) | shape
+        idle = set(_idle(top, lower))
+        content = self.model_dump(exclude=idle | {"top", "lower"}) | {"top": top, "lower": lower}
         timeout_s = self.device_timeout_s or self.gateway_timeout_s
         key = "device_timeout_s" if lower == "ring" else "gateway_timeout_s"
         return type(self).model_validate(content | {key: timeout_s})

@@ -22,6 +22,8 @@ advise_app = typer.Typer(
     help="Advice on parameters: sync times, topologies, bounds of a run.", no_args_is_help=True
 )
 console = Console()
+_LEAST_SHARE = 1e-6
+"""Bounds need some 1e12 times as many rounds to it as to a share of 1."""
 
 
 @advise_app.command("sync-time")
@@ -126,6 +128,7 @@ def topology(
     from simulator.topology_delays import measure_rounds
 
     loaded, base = Scenario.load(scenario, set_ or ()), scenario.parent
+    advice.check(loaded)
     reading = advice.reading_of(by)
     _check_share(share)
     _check_race(race, "topology")
@@ -147,7 +150,7 @@ def topology(
         time_s = advice.race_time_s(loaded, costs)
         heats = advice.race(loaded, base, folder / "race", field, time_s, jobs)
         heats.to_csv(folder / "race.csv", index=False)
-        names = ("heat", "until, s", "topology", "step size", "score")
+        names = ("heat", "until, s", "topology", "step size", "score", "at the target, s")
         console.print(_table("race", names, heats))
         best = advice.winner(heats)
         _say(f"by the race: {best.topology} with step size {best.rate:g}")
@@ -192,10 +195,10 @@ def _check_times(times: Sequence[float], total_s: float) -> None:
 
 
 def _check_share(share: float) -> None:
-    if not 0 < share < 1:
+    if not _LEAST_SHARE <= share < 1:
         raise UserError(
             f"--share {share:g}: the target is a share of |gradient|^2 where training begins; give "
-            "one between 0 and 1"
+            f"one from {_LEAST_SHARE:g} to less than 1"
         )
 
 

@@ -5,8 +5,9 @@ model and groups: zeta^2 (Assumption 3), zeta_g^2 (4), sigma^2 of a mini-batch (
 are gateways, all devices of a group and all groups count the same, as in Eq. (1). Assumptions hold
 for every model; here they are looked at where training begins and after some steps of plain SGD on
 all data, and the largest is taken. L is that of all data or of single devices, of which a few are
-looked at. With less than all samples of a device, zeta^2 and zeta_g^2 come out larger than they
-are: what was drawn differs, too.
+looked at. Of all samples of devices zeta^2 and zeta_g^2 are exact, and sigma^2 is what batches of
+one pass over them show. Of some, zeta^2 and zeta_g^2 come out larger than they are, for what was
+drawn differs, too; and sigma^2 smaller, for batches are a larger part of what there is.
 """
 
 from __future__ import annotations
@@ -183,19 +184,24 @@ def _descend(task: Task, model: torch.Tensor, steps: int, rate: float) -> torch.
     return train(everybody, everybody.build(), job).model
 
 
+def check_learning(scenario: Scenario) -> None:
+    if scenario.run.learning == "none":
+        raise UserError(
+            'run.learning = "none": without learning there are no losses whose heterogeneity '
+            'could be told; use learning = "sgd"'
+        )
+
+
 @contextmanager
 def learning_world(scenario: Scenario, base: Path) -> Iterator[tuple[World, Task]]:
     """A scenario's parts, and what its devices train; closed when it is over."""
     from simulator.build import build
     from simulator.learner import DeferredLearner
 
+    check_learning(scenario)
     world = build(scenario, base)
     try:
-        if not isinstance(world.learner, DeferredLearner):
-            raise UserError(
-                'run.learning = "none": without learning there are no losses whose heterogeneity '
-                'could be told; use learning = "sgd"'
-            )
+        assert isinstance(world.learner, DeferredLearner)
         yield world, world.learner.task
     finally:
         world.learner.close()
@@ -213,6 +219,7 @@ def measure(
 def lines(points: list[Heterogeneity], batch: int, most_samples: int | None) -> list[str]:
     """A table for people."""
     amount = "all samples" if most_samples is None else f"at most {most_samples} samples"
+    of_some = "with fewer than all, zeta^2 and zeta_g^2 come out too large, sigma^2 too small."
     rows: list[tuple[str, Sequence[float]]] = [
         ("steps", [point.steps for point in points]),
         ("zeta^2     between groups", [p.between for p in points]),
@@ -227,4 +234,5 @@ def lines(points: list[Heterogeneity], batch: int, most_samples: int | None) -> 
     ]
     table = [f"{name:<34}" + "".join(f"{cell:>12.4g}" for cell in row) for name, row in rows]
     title = f"Heterogeneity of {len(points[0].within)} groups, on {amount} of each device, where"
-    return [title, "training begins and after some steps of SGD on all data:", *table]
+    when = "training begins and after some steps of SGD on all data:"
+    return [title, when, *table, *([] if most_samples is None else [of_some])]

@@ -26,6 +26,8 @@ class Heat(NamedTuple, Generic[C]):
     """Of all the time."""
     candidate: C
     score: float
+    target_s: float | None
+    """When it reached the scenario's target, if it has one."""
 
 
 def race(
@@ -36,6 +38,7 @@ def race(
 ) -> list[Heat[C]]:
     """In the last heat, of at most two, there is all the time; in each before it half the next's.
 
+    Who reaches the target sooner is better; of those who do not, who ends with the better score.
     ``run_of`` a candidate, a share of the time, and a folder.
     """
     done: list[Heat[C]] = []
@@ -47,16 +50,20 @@ def race(
         runs = [run_of(candidate, share, out / f"heat-{heat}") for candidate in field]
         if problems := carry_out(runs, out, engine, jobs):
             raise UserError(told(problems, len(runs)))
-        scores = [_score(run.results) for run in runs]
-        done += [Heat(heat, share, *one) for one in zip(field, scores, strict=True)]
-        order = np.argsort(scores, kind="stable")[::-1]
+        results = [run.results for run in runs]
+        done += [
+            Heat(heat, share, candidate, _score(result), result.summary["time_to_target_s"])
+            for candidate, result in zip(field, results, strict=True)
+        ]
+        places = [place(one.target_s, one.score) for one in done[-len(field) :]]
+        order = sorted(range(len(field)), key=places.__getitem__)
         field = [field[i] for i in sorted(order[: max(1, -(-len(field) // 2))])]
     return done
 
 
-def winner(heats: Sequence[Heat[C]]) -> C:
-    last = [heat for heat in heats if heat.heat == heats[-1].heat]
-    return max(last, key=lambda heat: heat.score).candidate
+def place(target_s: float | None, score: float) -> tuple[float, float]:
+    """The least is the best."""
+    return np.inf if target_s is None or np.isnan(target_s) else target_s, -score
 
 
 def _score(result: Results) -> float:

@@ -176,7 +176,7 @@ def race(
             "heat": heat, "time_s": share * total_s, "sync_time_s": candidate.sync_time_s,
             "rate": candidate.rate, "score": score,
         }
-        for heat, share, candidate, score in halving.race(field, run_of, out, jobs)
+        for heat, share, candidate, score, _ in halving.race(field, run_of, out, jobs)
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ from simulator import race as halving
 from simulator.errors import unknown_name
 from simulator.events import Job
 from simulator.figures import COLOURS
-from simulator.heterogeneity import constants_of, learning_world, look_around
+from simulator.heterogeneity import check_learning, constants_of, learning_world, look_around
 from simulator.parts import World
 from simulator.scenario import Scenario
 from simulator.study import Run
@@ -77,6 +77,12 @@ def told(facts: Facts) -> dict[str, float]:
         "G": g, "M": m, "P": p, "K": k, "L": length, "sigma^2": noise, "zeta_g^2": within,
         "zeta^2": between, "A": gap, "|gradient|^2 at the beginning": facts.gradient,
     }  # fmt: skip
+
+
+def check(scenario: Scenario) -> None:
+    """That there is something to advise on, before any work."""
+    section_of(scenario)
+    check_learning(scenario)
 
 
 def facts_of(scenario: Scenario, base: Path, most_samples: int | None) -> Facts:
@@ -150,6 +156,7 @@ def table_of(
             "topology": name_of(pair),
             "round_s": cost.seconds,
             "round_bytes": cost.nbytes,
+            "participants": cost.participants,
             **by_reading,
             "rate": rate / steps_along(facts.shape, *pair),
             "rounds": rounds,
@@ -188,6 +195,7 @@ def ranking(table: pd.DataFrame, measure: str) -> list[str]:
     return [str(table["topology"].iloc[i]) for i in order]
 
 
+_MUCH = 0.9
 _WHY = {
     "limit": "way to go, with a step size that the loss's curvature limits",
     "noise": "the noise of mini-batches",
@@ -207,18 +215,37 @@ def explain(table: pd.DataFrame, shape: Shape) -> list[str]:
         rest = ", ".join(f"{name} {_times(of[name] / of[first])}" for name in others)
         told.append(f"by {measure}: {first} first; {rest}")
     fewest, most, fastest = by["rounds"][0], by["rounds"][-1], by["seconds"][0]
-    told.append(f"{fewest} needs the fewest rounds; most of them for {_WHY[why[fewest]]}")
-    told.append(f"{most} needs the most; most of them for {_WHY[why[most]]}")
+    rounds = _column(table, "rounds")
+    if _times(rounds[most] / rounds[fewest]) == _AS_MANY:
+        told.append(f"all need as many rounds; most of them for {_WHY[why[fewest]]}")
+    else:
+        told.append(f"{fewest} needs the fewest rounds; most of them for {_WHY[why[fewest]]}")
+        told.append(f"{most} needs the most; most of them for {_WHY[why[most]]}")
     told.append(_of_time(_column(table, "round_s"), shape))
+    told += _left_out(_column(table, "participants"))
     told += _the_same(shape)
     if fastest != fewest:
         told.append(_turned(table, fewest, fastest))
     return told
 
 
+_AS_MANY = "as many"
+
+
 def _times(ratio: float) -> str:
     number = f"{ratio:.3g}"
-    return "as many" if number == "1" else f"{number} times as many"
+    return _AS_MANY if number == "1" else f"{number} times {_AS_MANY}"
+
+
+def _left_out(participants: dict[str, float]) -> list[str]:
+    """Timeouts and losses cut rounds of some topologies short, of which bounds know nothing."""
+    fewest, most = (pick(participants, key=participants.__getitem__) for pick in (min, max))
+    if participants[fewest] > _MUCH * participants[most]:
+        return []
+    return [
+        f"in a group's round of {fewest} {participants[fewest]:.3g} devices take part, of {most} "
+        f"{participants[most]:.3g}: others are lost or too late, and bounds do not know of that"
+    ]
 
 
 def _the_same(shape: Shape) -> list[str]:
@@ -289,7 +316,10 @@ def race(
     total_s: float,
     jobs: int,
 ) -> pd.DataFrame:
-    """A row for each candidate and heat; all have the same simulated time."""
+    """A row for each candidate and heat; all have the same simulated time.
+
+    With [run] target the first to reach it is the best, else the score at the end decides.
+    """
 
     def run_of(candidate: Candidate, share: float, folder: Path) -> Run:
         return _run(scenario, base, folder, share * total_s, candidate)
@@ -299,14 +329,16 @@ def race(
         {
             "heat": heat, "time_s": share * total_s, "topology": candidate.topology,
             "rate": candidate.rate, "score": score,
+            "target_s": np.nan if target_s is None else target_s,
         }
-        for heat, share, candidate, score in heats
+        for heat, share, candidate, score, target_s in heats
     )  # fmt: skip
 
 
 def winner(heats: pd.DataFrame) -> Candidate:
     last = heats[heats["heat"] == heats["heat"].max()]
-    best = last.iloc[int(np.argmax(last["score"]))]
+    places = [halving.place(*one) for one in zip(last["target_s"], last["score"], strict=True)]
+    best = last.iloc[min(range(len(places)), key=places.__getitem__)]
     return Candidate(str(best["topology"]), float(best["rate"]))
 
 
@@ -314,7 +346,7 @@ def _run(scenario: Scenario, base: Path, out: Path, time_s: float, candidate: Ca
     there = shaped(scenario, *_pair(candidate.topology))
     changes = {
         "algorithm": {"effective_rate": None},
-        "run": {"sim_time_s": time_s, "epochs": None, "target": None, "stop_at_target": False},
+        "run": {"sim_time_s": time_s, "epochs": None, "stop_at_target": False},
         "training": {"learning_rate": candidate.rate},
     }
     parts = {key: getattr(there, key).model_copy(update=change) for key, change in changes.items()}

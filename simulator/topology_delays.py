@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from algorithms.star_ring_bounds import FOUR, Tier
 from algorithms.star_ring_hfl import StarRingSection
 from simulator.errors import UserError
@@ -25,6 +27,8 @@ class Cost(NamedTuple):
 
     seconds: float
     nbytes: float
+    participants: float = 1.0
+    """Devices that have a part in a group's round."""
 
 
 def section_of(scenario: Scenario) -> StarRingSection:
@@ -55,7 +59,28 @@ def _measure(scenario: Scenario, base: Path, rounds: int) -> Cost:
             "gateway_timeout_s, and cloud_timeout_s"
         )
     (began, before), (ended, after) = watch.seen[1], watch.seen[-1]
-    return Cost(to_seconds(ended - began) / rounds, (after - before) / rounds)
+    cost = Cost(
+        to_seconds(ended - began) / rounds, (after - before) / rounds,
+        float(np.mean(watch.participants)) if watch.participants else 0.0,
+    )  # fmt: skip
+    if not cost.participants:
+        raise _in_vain(section_of(scenario))
+    return cost
+
+
+def _in_vain(section: StarRingSection) -> UserError:
+    """Rounds that nobody has a part in are short, and say nothing about topologies."""
+    key = section.deadline_key
+    timeout_s = getattr(section, key)
+    why = (
+        "everything is lost; use a network that loses less"
+        if timeout_s is None
+        else f"algorithm.{key} = {timeout_s:g} is too short for them, or all is lost; "
+        "give a longer one"
+    )
+    return UserError(
+        f"in rounds of {section.top}-{section.lower} no device's model reaches its gateway: {why}"
+    )
 
 
 @dataclass
@@ -65,9 +90,13 @@ class _Watch(Silent):
     sim: Simulation | None = None
     seen: list[tuple[Time, int]] = field(default_factory=list)
     """By round: when it ended, and how much had been sent."""
+    participants: list[int] = field(default_factory=list)
+    """Of groups' rounds after the first global one."""
 
     def row(self, time: Time, row: dict[str, Any]) -> None:
         assert self.sim is not None
+        if row["tier"] == "gateway" and len(self.seen) > 1:
+            self.participants.append(row["participants"])
         if row["tier"] != "cloud":
             return
         self.seen.append((time, sum(self.sim.progress.bytes_by_kind.values())))

@@ -18,12 +18,10 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_a_hop_takes_the_way_up_and_down_of_its_gateway(scenario, kind, monkeypatch):
-    from simulator.build import build
+def homes_of_hops(world):
+    """Of each end of each hop: the gateway that the network knows, and its own."""
     from simulator.kernel import Simulation
 
-    world = build(scenario(RING, NETWORKS[kind]), ".")
     homes = []
 
     class Recorder:
@@ -41,7 +39,37 @@ def test_a_hop_takes_the_way_up_and_down_of_its_gateway(scenario, kind, monkeypa
     sim = Simulation(world, Recorder())
     sim.start()
     sim.run(lambda: 0.0)
+    return homes
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_hop_takes_the_way_up_and_down_of_its_gateway(scenario, kind):
+    from simulator.build import build
+
+    homes = homes_of_hops(build(scenario(RING, NETWORKS[kind]), "."))
     assert len(homes) > 10
+    assert all(known == own for pair in homes for known, own in pair)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_also_of_a_device_that_was_away_and_has_come_back(scenario, kind, monkeypatch):
+    from simulator.build import build
+
+    world = build(scenario(RING, NETWORKS[kind], {"run": {"epochs": 5}}), ".")
+    begins = {home: device for device, home in sorted(world.association.items(), reverse=True)}
+    device, home = next(
+        (device, home)
+        for device, home in sorted(world.association.items())
+        if device != begins[home] and len(world.topology.reach(device)) > 1
+    )  # one who hears from another device, and not from the gateway
+    away = next(g for g in world.topology.reach(device) if g != home)
+    moves = {1: away, 2: home}
+    monkeypatch.setattr(
+        world.manager, "reassociate",
+        lambda sim, epoch: {device: moves[epoch]} if epoch in moves else {},
+    )  # fmt: skip
+    homes = homes_of_hops(world)
+    assert len(homes) > 20
     assert all(known == own for pair in homes for known, own in pair)
 
 

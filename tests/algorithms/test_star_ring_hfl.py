@@ -223,6 +223,8 @@ def test_of_unequal_groups_the_mean_counts():
         ({"group_order": "shuffled"}, "is for top = 'ring'"),
         ({"lower": "ring", "gateway_timeout_s": 5.0}, "is for lower = 'star'"),
         ({"in_flight": 2}, "is for top = 'ring'"),
+        ({"retries": 5}, "retries = 5 is for a ring at either tier"),
+        ({"top": "ring", "lower": "ring", "weights": "samples"}, "is for a star at either tier"),
         ({"top": "ring", "in_flight": 2}, 'give closing = "cloud"'),
     ],
 )
@@ -307,6 +309,15 @@ def test_a_ring_that_cannot_come_back_was_in_vain():
     assert cloud_rows(sim)[-1] == (57, 1, 10)
     assert skips(sim) == [(27, "g0", 1, 1, "lost")]
     assert rows_of(sim, "gateway", "node", "participants")[0] == (27, "g0", 0)
+
+
+def test_a_group_whose_ring_was_in_vain_has_no_part_in_the_mean():
+    found = {}
+    for flow in range(24):
+        sim = simulate(star_ring("star", retries=0), lose=(flow,))
+        if [row[1] for row in skips(sim)] in (["g0"], ["g1"]):
+            found[skips(sim)[0][1]] = float(sim.model)
+    assert found == {"g0": 10, "g1": 10}, "what the other has, not the mean of that and 0"
 
 
 def test_a_group_that_is_not_reached_is_passed_over():

@@ -4,6 +4,7 @@ A line w x + b through data with x = -1, 1 and y = a x + c: the mean of squares 
 (w - a)^2 + (b - c)^2, so a device's gradient is 2 (w - a, b - c), everywhere, and L = 2.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from simulator import heterogeneity
 from simulator.cli import app
 from simulator.errors import UserError
 from simulator.heterogeneity import constants_of, lines, look, look_around, measure
@@ -62,6 +64,20 @@ def test_a_batch_of_everything_has_no_noise():
     )
 
 
+def test_noise_is_that_of_batches_of_a_pass_over_all(monkeypatch):
+    """Of b of n samples, none twice: a sample's variance / b, times (n - b) / (n - 1)."""
+    batch, samples = 2, 8
+    monkeypatch.setattr(heterogeneity, "_smoothness", lambda *_: 2.0)
+    alone = look(line_task(), GROUPS, torch.tensor([1.0, 1.0])).noise
+    task = line_task(batch)
+    noises = [
+        look(replace(task, seed=seed), GROUPS, torch.tensor([1.0, 1.0])).noise
+        for seed in range(200)
+    ]
+    expected = alone / batch * (samples - batch) / (samples - 1)
+    assert np.mean(noises) == pytest.approx(expected, rel=0.1)
+
+
 def test_the_groups_decide_what_is_between_and_what_within():
     # {10, 12}: (3, 2); {11, 13}: (5, 0); sqrt(2) from (4, 1). Within: sqrt(9 + 4), 3
     found = look(line_task(), {10: 1, 12: 1, 11: 2, 13: 2}, torch.zeros(2))
@@ -103,6 +119,8 @@ def test_lines_for_people():
     told = lines(points, 20, 300)
     assert told[0].startswith("Heterogeneity of 2 groups, on at most 300 samples of each device")
     assert any(line.split()[:3] == ["zeta^2", "between", "groups"] for line in told)
+    assert "too large" in told[-1]
+    assert "too large" not in lines(points, 20, None)[-1]
 
 
 def test_show_tells_as_comments(scenario, tmp_path):

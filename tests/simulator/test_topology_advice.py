@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from algorithms.star_ring_bounds import FOUR, Constants, Shape
+from simulator import race
 from simulator.cli import app
 from simulator.errors import UserError
 from simulator.heterogeneity import learning_world
@@ -62,15 +64,51 @@ def test_a_tier_keeps_the_keys_that_count_there(scenario):
     star = shaped(begun, "star", "star").algorithm
     assert (star.group_order, star.gateway_timeout_s) == ("fixed", 50.0)
     assert star.local_steps == 5
+    either = shaped(begun, "star", "ring").model_copy(deep=True).algorithm
+    either = either.model_copy(update={"retries": 7, "weights": "samples"})
+    assert (either.shaped("star", "star").retries, either.shaped("ring", "star").retries) == (2, 7)
+    assert either.shaped("ring", "ring").weights == "equal"
+    assert either.shaped("star", "star").weights == "samples"
 
 
 def test_who_waits_for_ever(scenario):
-    silent = {"compute": {"dropout_probability": 0.9}, "algorithm": {"gateway_timeout_s": 90.0}}
+    silent = {"compute": {"dropout_probability": 0.5}, "algorithm": {"gateway_timeout_s": 90.0}}
     costs = measure_rounds(scenario(TWO_BY_THREE, silent), Path(), rounds=1)
     assert costs["star", "star"].seconds > 100
-    lossy = {"network": {"kind": "flow", "loss_probability": 0.9}}
+    lossy = {"network": {"kind": "flow", "loss_probability": 0.3}}
     endless = scenario(TWO_BY_THREE, lossy, {"algorithm": {"top": "ring"}})
-    assert measure_rounds(endless, Path(), rounds=1), "what is lost is sent again, or left out"
+    costs = measure_rounds(endless, Path(), rounds=2)
+    assert 0 < costs["star", "star"].participants < 3, "what is lost is left out"
+    assert costs["star", "ring"].participants > costs["star", "star"].participants, "or sent again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (  # long enough for each client of a ring, too short for three in parallel
+            {"algorithm": {"lower": "ring", "device_timeout_s": 15.5}},
+            r"in rounds of star-star no device's model .*gateway_timeout_s = 15.5 is too short",
+        ),
+        (
+            {"network": {"kind": "flow", "loss_probability": 1.0}},
+            "no device's model reaches its gateway: everything is lost",
+        ),
+    ],
+)
+def test_rounds_that_say_nothing(changes, message, scenario):
+    """Else the topology that leaves all out would be the fastest."""
+    with pytest.raises(UserError, match=message):
+        measure_rounds(scenario(TWO_BY_THREE, changes), Path(), rounds=1)
+
+
+def test_who_is_left_out_is_told():
+    costs = {pair: cost._replace(participants=10.0) for pair, cost in LONG.items()}
+    costs["star", "star"] = Cost(2.0, 1e6, participants=2.5)
+    told = explain(table_of(facts(noise=1.0), costs, 0.1, "corollary-1"), SHAPE)
+    left_out = "in a group's round of star-star 2.5 devices take part, of star-ring 10: others"
+    assert any(line.startswith(left_out) for line in told)
+    whole = explain(table_of(facts(noise=1.0), LONG, 0.1, "corollary-1"), SHAPE)
+    assert not any("too late" in line for line in whole)
 
 
 SHAPE = Shape(10, 10, 2, 5)
@@ -121,6 +159,9 @@ def test_every_reading_comes_down_to_the_target(reading):
 def test_the_papers_limit_makes_rounds_alike():
     table = table_of(facts(), SAME, 0.1, "appendix")
     assert table["rounds"].max() == pytest.approx(table["rounds"].min())
+    told = explain(table, SHAPE)
+    assert any(line.startswith("all need as many rounds; ") for line in told)
+    assert not any("fewest" in line for line in told)
 
 
 def test_in_words():
@@ -163,6 +204,38 @@ def test_who_races(scenario):
     assert race_time_s(timed, LONG) == 50.0
 
 
+def heats_of(*rows):
+    return pd.DataFrame(rows, columns=["heat", "topology", "rate", "score", "target_s"])
+
+
+def test_who_is_first_at_the_target_wins():
+    nan = float("nan")
+    early, late = ("star-star", 0.1, 0.92, 50.0), ("ring-star", 0.1, 0.95, 80.0)
+    assert winner(heats_of((1, *late), (1, *early))).topology == "star-star"
+    assert winner(heats_of((1, *early), (1, "ring-star", 0.1, 0.95, nan))).topology == "star-star"
+    neither = [(2, "star-star", 0.1, 0.7, nan), (2, "ring-star", 0.1, 0.8, nan)]
+    assert winner(heats_of((1, *early), *neither)).topology == "ring-star", "of the last heat"
+
+
+def test_a_race_keeps_those_who_were_first_at_the_target(monkeypatch, tmp_path):
+    summaries = {
+        "slow": (0.9, 90.0), "never": (0.89, None), "quick": (0.9, 40.0), "diverged": (None, None),
+    }  # fmt: skip
+
+    def run_of(name, share, folder):
+        accuracy, target_s = summaries[name]
+        summary = {"final_accuracy": accuracy, "final_loss": None, "time_to_target_s": target_s}
+        return SimpleNamespace(results=SimpleNamespace(summary=summary))
+
+    monkeypatch.setattr(race, "carry_out", lambda *_: [])
+    heats = race.race(list(summaries), run_of, tmp_path, 1)
+    assert [heat.candidate for heat in heats if heat.heat == 2] == ["slow", "quick"]
+    no_target = {"slow": (0.9, None), "never": (0.89, None), "quick": (0.95, None)}
+    summaries.update(no_target)
+    heats = race.race(list(no_target), run_of, tmp_path, 1)
+    assert [heat.candidate for heat in heats if heat.heat == 2] == ["slow", "quick"]
+
+
 def test_steps_of_an_epoch_are_counted(scenario):
     from simulator.topology_advice import _shape
 
@@ -201,7 +274,9 @@ def test_what_it_does_not_know(scenario, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--share", "0"], "--share 0: the target is a share .* between 0 and 1"),
+        (["--share", "0"], "--share 0: the target is a share .* from 1e-06 to less than 1"),
+        (["--share", "1e-300"], "--share 1e-300: the target is a share"),
+        (["--set", "run.learning=none", "--set", "model.transfer_bytes=9"], 'use learning = "sgd"'),
         (["--share", "1.5"], "--share 1.5: the target is a share"),
         (["--share", "nan"], "--share nan: the target is a share"),
         (["--race", "1"], "one topology has nobody to race with"),
@@ -209,9 +284,18 @@ def test_what_it_does_not_know(scenario, tmp_path):
         (["--race", "2", "--rate", "inf"], "a step size is above 0, and finite"),
     ],
 )
-def test_options_that_make_no_sense(options, message, scenario, tmp_path):
+def test_options_that_make_no_sense(options, message, scenario, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "ring.toml").write_text(scenario(TWO_BY_THREE).to_toml())
     done = CliRunner().invoke(app, ["advise", "topology", str(tmp_path / "ring.toml"), *options])
     assert isinstance(done.exception, UserError)
     assert re.search(message, str(done.exception))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_has_no_topology_leaves_no_folder(scenario, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain.toml").write_text(scenario().to_toml())
+    done = CliRunner().invoke(app, ["advise", "topology", "plain.toml"])
+    assert "'fedavg' has no topology to advise on" in str(done.exception)
     assert not (tmp_path / "runs").exists()
