@@ -158,7 +158,7 @@ def _tuning(study: Study, table: pd.DataFrame, look: Look) -> Figure:
     axes.set(xlabel=study.tuned, ylabel="final score", xscale="log" if numbers else "linear")
     axes.set_xticks(values, [str(value) for value in values], minor=False)
     axes.xaxis.set_minor_formatter(NullFormatter())
-    look.title(axes, study.title)
+    look.title(figure, study.title)
     axes.grid(alpha=0.3)
     _explain_lines(figure, [axes], look)
     return figure
@@ -203,7 +203,7 @@ def _bars(
         _say_values(axes, published, place + width, form, "", look)
     axes.set_yticks(np.arange(len(table)), table["variant"])
     axes.invert_yaxis()
-    look.title(axes, study.title)
+    look.title(figure, study.title)
     return figure, axes
 
 
