@@ -34,11 +34,12 @@ def figures(
         yield "scores", _scores(study, shown, look)
     else:
         yield "ratios", _ratios(study, shown, look)
-    if study.tuned is not None:
+    has_all = study.tuning is None  # else those that were not chosen are in the trial's figures
+    if study.tuned is not None and has_all:
         yield "tuning", _tuning(study, table, look)
     if study.sweep is not None:
         yield "sweep", _sweep(study, study.sweep, shown, look)
-    if len(study.grid) == 2:
+    if len(study.grid) == 2 and has_all:
         yield "grid", _grid(study, table, look)
 
 
@@ -97,7 +98,7 @@ def _explain_lines(figure: Figure, panels: list[Axes], look: Look) -> None:
         columns = 2 if max(map(len, labels), default=0) < _SHORT_LABEL else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, **style)
     elif len(lines) > _FEW_LABELS:
-        figure.legend(handles, labels, loc="outside right upper", **style)
+        figure.legend(handles, labels, loc="outside right center", **style)
     elif lines:
         panels[-1].legend(handles, labels, **style)
 

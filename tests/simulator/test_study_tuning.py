@@ -95,6 +95,8 @@ def test_only_what_the_tuning_has_chosen_is_run_with_the_studys_seeds(conduct):
     assert found.index.tolist() == ["FedAvg, learning_rate 0.1", "Two rounds, learning_rate 0.1"]
     assert found["published_best"].tolist() == [0.9, pytest.approx(np.nan, nan_ok=True)]
     assert (out / "curves.png").is_file()
+    assert (out / "tuning" / "tuning.png").is_file()
+    assert not (out / "tuning.png").exists()
 
 
 def test_runs_that_stop_at_their_target_are_tuned_by_who_is_there_first(conduct):
