@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
 from simulator.parts import BYTE_KINDS
@@ -70,7 +71,7 @@ def comparison_table(folders: list[Path], target: float) -> Table:
     for column in ("seed", "best", "epochs", "seconds", "ratio", "bytes", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        table.add_row(*_comparison_row(run, run.milestone(target), first))
+        table.add_row(*map(escape, _comparison_row(run, run.milestone(target), first)))
     return table
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
 from simulator.compare import human_bytes
@@ -78,7 +79,7 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
     targets = ", ".join(f"{target:g}" for target in table["target"].dropna().unique())
     aim = f"to target {targets}" if targets else "best scores"
     result = Table(
-        title=f"{study.title}: {aim}", box=SIMPLE, pad_edge=False,
+        title=escape(f"{study.title}: {aim}"), box=SIMPLE, pad_edge=False,
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
@@ -89,7 +90,7 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
         width = max(len(text) for text in (str(name).strip(), *column))
         result.add_column(str(name).strip(), justify="right", no_wrap=True, min_width=width)
     for row in shown.itertuples(index=False):
-        result.add_row(*row)
+        result.add_row(*map(escape, row))
     return result
 
 
