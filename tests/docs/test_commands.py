@@ -119,6 +119,21 @@ def test_commands_of(page, place):
         run(command, place)
 
 
+def test_quickstart_ends_with_a_page_to_open(place):
+    """The script as it stands, with a run of seconds; what is there already is left alone."""
+    short = place / "scripts/scenarios/fedavg-tree-30.toml"
+    text = short.read_text().replace("epochs = 20", "epochs = 2")
+    (place / "scripts/scenarios/quickstart.toml").write_text(text)
+    shown = [run("bash scripts/quickstart.sh", place).splitlines()[-1] for _ in range(2)]
+    pages = [place / line.removeprefix("wrote ") for line in shown]
+    assert pages[0] == place / "runs/quickstart/report.html"
+    assert pages[1].parent.parent == place / "runs"
+    assert len(set(pages)) == 2
+    for page in pages:
+        assert page.read_text().startswith("<!DOCTYPE html>")
+        assert (page.parent / "summary.json").is_file()
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
