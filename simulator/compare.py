@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from simulator.parts import BYTE_KINDS
-from simulator.results import Milestone, Results
+from simulator.results import Milestone, Results, check_target
 
 
 def human_bytes(count: float) -> str:
@@ -58,6 +58,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def comparison_table(folders: list[Path], target: float) -> Table:
     """Ratios are to the first run: above 1 is slower, or more bytes."""
     runs = [Results.load(folder) for folder in folders]
+    check_target(target, runs)
     first = runs[0].milestone(target)
     table = Table(
         title=f"to target {target:g}",

@@ -303,6 +303,14 @@ def test_a_missing_part_is_told_at_once(tmp_path):
     bad("cannot be read", "resume", folder, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("target", ["nan", "inf", "0", "80"])
+def test_a_target_that_is_no_accuracy_is_told(finished, tmp_path, target):
+    message = f"--target {target}: must be above 0 and at most 1, as 0.8 for 80 %"
+    bad(message, "compare", finished / "a", "--target", target, cwd=tmp_path)
+    bad(message, "report", finished / "a", "--target", target, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_no_run_cannot_be_plotted(tmp_path, finished):
     for name, content in (("list", "[]"), ("empty", "{}")):
         (tmp_path / name).mkdir()
