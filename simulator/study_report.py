@@ -19,6 +19,8 @@ from simulator.study import Run, Study
 from simulator.study_figures import figures
 from simulator.study_findings import checked, findings
 
+SPREAD = "±: standard deviation over the seeds"
+
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
     """As text, without the columns of which nothing is known."""
@@ -83,6 +85,8 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
+    if shown.map(lambda cell: "±" in cell).to_numpy().any():
+        result.caption = SPREAD
     for i, (name, column) in enumerate(shown.items()):
         if i == 0:
             result.add_column(str(name).strip(), min_width=12, overflow="fold")
@@ -120,7 +124,7 @@ def write_figures(folder: Path, out: Path, look: Look) -> list[Path]:
     table, written = findings(study, runs), []
     make_folder(out, out)
     if look is PAPER:
-        write_text(out / "findings.tex", booktabs(cells(table)))
+        write_text(out / "findings.tex", f"% {SPREAD}\n{booktabs(cells(table))}")
         written.append(out / "findings.tex")
     return [*written, *_draw(study, runs, table, out, look)]
 

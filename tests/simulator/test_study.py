@@ -67,6 +67,7 @@ def test_a_study_ends_with_a_table_beside_published_numbers(study):
     done = conduct(study, "--jobs", "2")
     assert done.exit_code == 0, done.output
     assert "a paper, Table 1" in done.output
+    assert "±: standard deviation over the seeds" in done.output
     out = study.parent / "out"
     found = pd.read_csv(out / "findings.csv").set_index("variant")
     times = {
