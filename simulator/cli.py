@@ -14,6 +14,7 @@ from simulator.advise_cli import advise_app
 from simulator.errors import UserError
 from simulator.network_cli import network_app
 from simulator.report_cli import report, timeline
+from simulator.saying import say
 from simulator.topology_cli import topology_app
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def resume(
     if not (folder / SCENARIO).is_file():
         raise UserError(f"{folder}: holds no run ({SCENARIO} is missing)")
     if (folder / SUMMARY).is_file():
-        console.print(f"{folder} is complete already")
+        say(console, f"{folder} is complete already")
     from simulator.progress import Bar
     from simulator.runner import resume as resume_run
 
@@ -234,7 +235,7 @@ def fetch(
 
     with console.status(f"fetching {name} ..."):
         path = fetch_data(name, data_folder(), lambda text: console.print(text, highlight=False))
-    console.print(f"{name} is in {path}", highlight=False)
+    say(console, f"{name} is in {path}")
 
 
 @data_app.command(name="partition")
@@ -250,7 +251,7 @@ def partition_(
     from simulator.build import build, draw_partition
 
     draw_partition(loaded, build(loaded, scenario.parent), out)
-    console.print(f"wrote {out}", highlight=False)
+    say(console, f"wrote {out}")
 
 
 class Style(StrEnum):
@@ -288,7 +289,7 @@ def plot(
     else:
         written = plot_runs(folders, place, LOOKS[style.value])
     for path in written:
-        console.print(f"wrote {path}", highlight=False)
+        say(console, f"wrote {path}")
 
 
 class Target(StrEnum):
@@ -311,7 +312,7 @@ def export(
     from simulator.exports import export as export_runs
 
     for where in export_runs(folders, to.value, out, uri):
-        console.print(f"wrote {where}", highlight=False)
+        say(console, f"wrote {where}")
 
 
 @app.command()
@@ -333,7 +334,7 @@ def _load(path: Path, settings: list[str] | None) -> Scenario:
 
 def _tell(folder: Path, summary: dict[str, Any] | None) -> None:
     if summary is None:
-        console.print(f"interrupted; continue with: meshfl resume {folder}", highlight=False)
+        say(console, f"interrupted; continue with: meshfl resume {folder}")
         sys.exit(INTERRUPTED)
     from simulator.compare import summary_table
     from simulator.plots import plot_runs
@@ -345,8 +346,8 @@ def _tell(folder: Path, summary: dict[str, Any] | None) -> None:
             "set a timeout in \\[algorithm] if devices or transfers can be lost"
         )
     for path in plot_runs([folder], folder):
-        console.print(f"plot: {path}", highlight=False)
-    console.print(f"results: {folder}", highlight=False)
+        say(console, f"plot: {path}")
+    say(console, f"results: {folder}")
 
 
 def _escape(text: str) -> str:

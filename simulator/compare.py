@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
 from simulator.parts import BYTE_KINDS
-from simulator.results import Milestone, Results
+from simulator.results import Milestone, Results, check_target
 
 
 def human_bytes(count: float) -> str:
@@ -57,6 +58,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def comparison_table(folders: list[Path], target: float) -> Table:
     """Ratios are to the first run: above 1 is slower, or more bytes."""
     runs = [Results.load(folder) for folder in folders]
+    check_target(target, runs)
     first = runs[0].milestone(target)
     table = Table(
         title=f"to target {target:g}",
@@ -70,7 +72,7 @@ def comparison_table(folders: list[Path], target: float) -> Table:
     for column in ("seed", "best", "epochs", "seconds", "ratio", "bytes", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        table.add_row(*_comparison_row(run, run.milestone(target), first))
+        table.add_row(*map(escape, _comparison_row(run, run.milestone(target), first)))
     return table
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from simulator.saying import say
+
 console = Console()
 
 
@@ -32,7 +34,7 @@ def report(
 
     with console.status("reading the runs ..."):
         written = write_report(folders, out, target, reference)
-    console.print(f"wrote {written}", highlight=False)
+    say(console, f"wrote {written}")
 
 
 def timeline(
@@ -42,4 +44,4 @@ def timeline(
     """Write who trained, sent and waited when, for ui.perfetto.dev or chrome://tracing."""
     from simulator.report.trace import write_trace
 
-    console.print(f"wrote {write_trace(folder, out)}", highlight=False)
+    say(console, f"wrote {write_trace(folder, out)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -138,6 +140,15 @@ def labels(runs: list[Results]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [str(run.folder) for run in runs]
+
+
+def check_target(target: float, runs: Iterable[Results]) -> None:
+    """That somebody may ask for it, of these runs."""
+    learned = [run for run in runs if run.learned]
+    accuracy = bool(learned) and not any(run.is_regression for run in learned)
+    if not 0 < target < math.inf or (accuracy and target > 1):
+        bound = "at most 1, as 0.8 for 80 %" if accuracy else "finite"
+        raise UserError(f"--target {target:g}: must be above 0 and {bound}")
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

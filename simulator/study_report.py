@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Table
 
 from simulator.compare import human_bytes
@@ -17,6 +18,8 @@ from simulator.recorder import write_text
 from simulator.study import Run, Study
 from simulator.study_figures import figures
 from simulator.study_findings import checked, findings
+
+SPREAD = "±: standard deviation over the seeds"
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,10 +81,12 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
     targets = ", ".join(f"{target:g}" for target in table["target"].dropna().unique())
     aim = f"to target {targets}" if targets else "best scores"
     result = Table(
-        title=f"{study.title}: {aim}", box=SIMPLE, pad_edge=False,
+        title=escape(f"{study.title}: {aim}"), box=SIMPLE, pad_edge=False,
         collapse_padding=True, show_edge=False,
     )  # fmt: skip
     shown = cells(table)
+    if shown.map(lambda cell: "±" in cell).to_numpy().any():
+        result.caption = SPREAD
     for i, (name, column) in enumerate(shown.items()):
         if i == 0:
             result.add_column(str(name).strip(), min_width=12, overflow="fold")
@@ -89,7 +94,7 @@ def terminal_table(study: Study, table: pd.DataFrame) -> Table:
         width = max(len(text) for text in (str(name).strip(), *column))
         result.add_column(str(name).strip(), justify="right", no_wrap=True, min_width=width)
     for row in shown.itertuples(index=False):
-        result.add_row(*row)
+        result.add_row(*map(escape, row))
     return result
 
 
@@ -119,7 +124,7 @@ def write_figures(folder: Path, out: Path, look: Look) -> list[Path]:
     table, written = findings(study, runs), []
     make_folder(out, out)
     if look is PAPER:
-        write_text(out / "findings.tex", booktabs(cells(table)))
+        write_text(out / "findings.tex", f"% {SPREAD}\n{booktabs(cells(table))}")
         written.append(out / "findings.tex")
     return [*written, *_draw(study, runs, table, out, look)]
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import alone_in, make_folder
 from simulator.recorder import SUMMARY
+from simulator.saying import say
 from simulator.study import Run, Study, Tuning, check_done, laid_over, runs_of
 from simulator.sweeps import Engine
 from simulator.sweeps.carry_out import carry_out, told
@@ -70,14 +71,14 @@ class Conductor:
         if problems := self._carry_out(runs, out):
             raise UserError(told(problems, len(runs)))
         for path in write(trial, runs, out):
-            self._console.print(f"written: {path}", highlight=False)
+            say(self._console, f"written: {path}")
         return set(tuned_variants(trial, runs).values())
 
     def _carry_out(self, runs: list[Run], out: Path) -> dict[Path, str]:
         try:
             return carry_out(runs, out, self._engine, self._jobs)
         except KeyboardInterrupt:
-            self._console.print(f"interrupted; the same command continues the study in {out}")
+            say(self._console, f"interrupted; the same command continues the study in {out}")
             sys.exit(_INTERRUPTED)
 
     def _report(self, study: Study, runs: list[Run]) -> None:
@@ -89,11 +90,11 @@ class Conductor:
         console = self._console
         console.print(terminal_table(study, findings(study, runs)))
         if study.source:
-            console.print(f"published: {study.source}", highlight=False)
+            console.print(f"published: {study.source}", highlight=False, markup=False)
         for finding in checked(study, runs):
-            console.print(finding.text, highlight=False)
+            console.print(finding.text, highlight=False, markup=False)
         for path in write(study, runs, self._out):
-            console.print(f"written: {path}", highlight=False)
+            say(console, f"written: {path}")
 
 
 def _wanted(study: Study, runs: list[Run], only: list[str]) -> list[Run]:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from simulator.errors import UserError
+from simulator.saying import say
 
 if TYPE_CHECKING:
     from topologies import Topology
@@ -127,7 +128,7 @@ def show(
     loaded = load_named(topology, profile)
     from topologies.picture import draw
 
-    console.print(f"wrote {draw(loaded, out or Path(f'{loaded.name}.png'))}", highlight=False)
+    say(console, f"wrote {draw(loaded, out or Path(f'{loaded.name}.png'))}")
     _warn(loaded)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,14 +26,14 @@ LONG = [
 ]
 
 
-def meshfl(*arguments, cwd):
+def meshfl(*arguments, cwd, columns=200):
     command = [MESHFL, *map(str, arguments)]
-    env = os.environ | {"COLUMNS": "200"}
+    env = os.environ | {"COLUMNS": str(columns)}
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
 
 
-def good(*arguments, cwd):
-    done = meshfl(*arguments, cwd=cwd)
+def good(*arguments, cwd, **more):
+    done = meshfl(*arguments, cwd=cwd, **more)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -100,6 +101,18 @@ def test_plot_and_compare(finished):
     assert "fedavg" in table
     assert "1.00" in table
     assert "not reached" in good("compare", "a", "b", "--target", "0.999", cwd=finished)
+
+
+def test_paths_stand_as_they_are(finished):
+    """Also in a narrow terminal, and with brackets: somebody copies them."""
+    place = "[bold]" + "-of-both" * 12
+    (finished / place).mkdir()
+    shutil.copytree(finished / "a", finished / place / "[red]a")
+    told = good("plot", f"{place}/[red]a", "-o", place, columns=40, cwd=finished)
+    assert told.splitlines() == [f"wrote {place}/{name}.png" for name in ("accuracy", "bytes")]
+    told = good("report", f"{place}/[red]a", "-o", f"{place}/r.html", columns=40, cwd=finished)
+    assert told.splitlines()[-1] == f"wrote {place}/r.html"
+    assert "[red]a" in good("compare", f"{place}/[red]a", "--target", "0.5", cwd=finished)
 
 
 def test_a_run_without_learning_is_plotted_and_compared(finished, tmp_path, monkeypatch):
@@ -288,6 +301,14 @@ def test_a_missing_part_is_told_at_once(tmp_path):
     folder = checkpointed(tmp_path)
     next((folder / "parts").iterdir()).unlink()
     bad("cannot be read", "resume", folder, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("target", ["nan", "inf", "0", "80"])
+def test_a_target_that_is_no_accuracy_is_told(finished, tmp_path, target):
+    message = f"--target {target}: must be above 0 and at most 1, as 0.8 for 80 %"
+    bad(message, "compare", finished / "a", "--target", target, cwd=tmp_path)
+    bad(message, "report", finished / "a", "--target", target, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_run_cannot_be_plotted(tmp_path, finished):

@@ -73,15 +73,21 @@ def summary(gathered: Gathered, target: float | None) -> Section:
     if learned:
         columns.append("best")
         titles.append("best score of the global model (accuracy, or loss)")
-    if aimed:
+    if aimed and len(gathered.groups) > 1:
         columns += ["reached", "time to target", "ratio", "bytes to target", "ratio"]
         titles += ["runs that reached the target", "simulated", "of times", "", "of bytes"]
+    elif aimed:
+        columns += ["reached", "time to target", "bytes to target"]
+        titles += ["runs that reached the target", "simulated", ""]
     of_runs = ("final", "epochs", "simulated", "sent", "overhead", "lost")
     meanings = ("last score", "of the cloud", "time until the end", "bytes in all",
                 "share of the bytes", "transfers")  # fmt: skip
     scores, ends = [], []
     for group in gathered.groups:
-        scores.append(_scores(group, gathered.reference, target, learned=learned, aimed=aimed))
+        cells = [group.name, str(len(group.runs))]
+        cells += [_score(group, "best")] if learned else []
+        cells += _target_cells(group, gathered, target) if aimed else []
+        scores.append(cells)
         ends.append(_ends(group, learned=learned))
     numbers = [group.number for group in gathered.groups]
     skipped = 0 if learned else 1
@@ -99,23 +105,16 @@ def _summary_words(gathered: Gathered, target: float | None, aimed: bool) -> tup
     if aimed:
         targets = {target_of(run, target) for run in gathered.runs} - {None}
         told = ", ".join(f"{t:g}" for t in sorted(t for t in targets if t is not None))
-        words.append(
-            f"Target: {told}. Ratios are to {gathered.reference.name}, of runs with the same seed "
-            "that both reached it; the brackets hold the ratio estimator's 95 % interval, cut at 0."
-        )
+        words.append(f"Target: {told}.")
+        if len(gathered.groups) > 1:
+            words[-1] += (
+                f" Ratios are to {gathered.reference.name}, of runs with the same seed that both "
+                "reached it; the brackets hold the ratio estimator's 95 % interval, cut at 0."
+            )
     if gathered.unfinished:
         places = ", ".join(f"{place.parent.name}/{place.name}" for place in gathered.unfinished)
         words.append(f"Left out, for they are not finished: {places}.")
     return tuple(words)
-
-
-def _scores(
-    group: Group, reference: Group, target: float | None, *, learned: bool, aimed: bool
-) -> list[str]:
-    cells = [group.name, str(len(group.runs))]
-    if learned:
-        cells.append(_score(group, "best"))
-    return cells + (_target_cells(group, reference, target) if aimed else [])
 
 
 def _score(group: Group, which: str) -> str:
@@ -139,7 +138,8 @@ def _ends(group: Group, *, learned: bool) -> list[str]:
     ]
 
 
-def _target_cells(group: Group, reference: Group, target: float | None) -> list[str]:
+def _target_cells(group: Group, gathered: Gathered, target: float | None) -> list[str]:
+    reference = gathered.reference
     by_seed = {run.seed: reached(run, target) for run in group.runs}
     theirs = {run.seed: reached(run, target) for run in reference.runs}
     count = sum(bool(np.isfinite(r.seconds)) for r in by_seed.values())
@@ -149,13 +149,11 @@ def _target_cells(group: Group, reference: Group, target: float | None) -> list[
     sent = estimate([r.total for r in by_seed.values()])
     own = group is reference
     aimed = any(target_of(run, target) is not None for run in group.runs)
-    return [
-        f"{count}/{len(by_seed)}" if aimed else "–",
-        _pm(estimate([r.seconds for r in by_seed.values()]), "{:,.1f}", " s"),
-        _bracketed(times, own),
-        _bytes(sent),
-        _bracketed(sizes, own),
-    ]
+    took = _pm(estimate([r.seconds for r in by_seed.values()]), "{:,.1f}", " s")
+    cells = [f"{count}/{len(by_seed)}" if aimed else "–", took, _bytes(sent)]
+    if len(gathered.groups) == 1:
+        return cells
+    return [*cells[:2], _bracketed(times, own), cells[2], _bracketed(sizes, own)]
 
 
 def _pm(value: Estimate, form: str, unit: str = "") -> str:
@@ -185,7 +183,9 @@ def bars(gathered: Gathered, target: float | None) -> Section:
     found = {group.number: [reached(r, target) for r in group.runs] for group in gathered.groups}
     options = {}
     views: dict[str, View] = {}
-    words = ["Bars are means over the seeds; lines on them are 95 % intervals."]
+    words = []
+    if max(len(group.runs) for group in gathered.groups) > 1:
+        words.append("Bars are means over the seeds; lines on them are 95 % intervals.")
     if any(np.isfinite(r.seconds) for all_of_it in found.values() for r in all_of_it):
         options = {"seconds": "time", "bytes": "bytes", "epochs": "epochs"}
         times = [r.seconds for rs in found.values() for r in rs]

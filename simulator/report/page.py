@@ -24,6 +24,7 @@ from simulator.report import (
 from simulator.report.chart import COLOURS, Section, dash
 from simulator.report.gather import Gathered, gather
 from simulator.report.writing import check_place, write_whole
+from simulator.results import check_target
 
 _FIRST_SHOWN = 10
 """Of many variants: those whose curves are drawn before somebody asks for the others."""
@@ -34,7 +35,10 @@ def write_report(
 ) -> Path:
     """The page of these runs and studies, whole or not at all."""
     check_place(out)
-    return write_whole(out, render(gather(folders, reference), target))
+    gathered = gather(folders, reference)
+    if target is not None:
+        check_target(target, [run.results for run in gathered.runs])
+    return write_whole(out, render(gathered, target))
 
 
 def sections_of(gathered: Gathered, target: float | None) -> list[Section]:

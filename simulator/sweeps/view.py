@@ -102,7 +102,7 @@ def watched(tasks: Sequence[Task], console: Console) -> Iterator[None]:
         yield
         return
     board = Board(tasks)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         with _every(_LOOK_EVERY_S, lambda: _tell(board, console)):
             yield
         return

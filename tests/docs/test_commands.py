@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 from enum import Enum, auto
+from importlib.metadata import metadata
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class How(Enum):
     """As it stands, in the slow test, after those that stand before it."""
     HELP = auto()
     """Not whole: only a mention. There is such a command."""
+    EXTRA = auto()
+    """Fetches packages: there is such an extra."""
     ELSEWHERE = auto()
     """Executed by the test that is named beside it."""
 
@@ -42,6 +45,9 @@ TABLE = [  # the first that fits the whole command
     ),
     (r"bash scripts/test\.sh", How.ELSEWHERE),  # .ci/run; test_setup.py
     (r"bash scripts/(quickstart|docs)\.sh", How.SLOW),
+    (r"source \.venv/bin/activate", How.RUN),
+    (r"pip install 'meshfl\[\w+\]'", How.EXTRA),
+    (r"apt-get install chromium", How.ELSEWHERE),  # test_setup.py, as far as it can be
     (r"meshfl run \S+-ns3\.toml .*", How.NS3),
     (r"meshfl run scripts/scenarios/quickstart\.toml .*network\.kind=profile", How.SLOW),
     (r"meshfl network profile nycmesh-184.*", How.ELSEWHERE),  # test_network_cli.py: it is shipped
@@ -65,7 +71,8 @@ PAGES = [
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "howto"),
     ROOT / "topologies/data/README.md",
 ]
-INLINE = re.compile(r"`((?:meshfl|\.venv/bin/python|bash|benchmarks/\w+\.py)[ \n][^`]+)`")
+PROGRAMS = r"meshfl|\.venv/bin/python|bash|source|pip|apt-get|benchmarks/\w+\.py"
+INLINE = re.compile(rf"`((?:{PROGRAMS})[ \n][^`]+)`")
 
 
 def commands_of(page):
@@ -119,6 +126,21 @@ def test_commands_of(page, place):
         run(command, place)
 
 
+def test_quickstart_ends_with_a_page_to_open(place):
+    """The script as it stands, with a run of seconds; what is there already is left alone."""
+    short = place / "scripts/scenarios/fedavg-tree-30.toml"
+    text = short.read_text().replace("epochs = 20", "epochs = 2")
+    (place / "scripts/scenarios/quickstart.toml").write_text(text)
+    shown = [run("bash scripts/quickstart.sh", place).splitlines()[-1] for _ in range(2)]
+    pages = [place / line.removeprefix("wrote ") for line in shown]
+    assert pages[0] == place / "runs/quickstart/report.html"
+    assert pages[1].parent.parent == place / "runs"
+    assert len(set(pages)) == 2
+    for page in pages:
+        assert page.read_text().startswith("<!DOCTYPE html>")
+        assert (page.parent / "summary.json").is_file()
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
@@ -140,6 +162,11 @@ def test_on_ns3(command, place):
 def test_there_is_such_a_command(command, tmp_path):
     words = [word for word in command.split() if not word.isupper()]
     assert "Usage" in run(shlex.join([*words, "--help"]), tmp_path)
+
+
+@pytest.mark.parametrize("command", those(How.EXTRA))
+def test_there_is_such_an_extra(command):
+    assert re.search(r"\[(\w+)\]", command)[1] in metadata("meshfl").get_all("Provides-Extra")
 
 
 @pytest.mark.parametrize("command", those(How.STUDY))

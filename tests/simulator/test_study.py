@@ -67,6 +67,7 @@ def test_a_study_ends_with_a_table_beside_published_numbers(study):
     done = conduct(study, "--jobs", "2")
     assert done.exit_code == 0, done.output
     assert "a paper, Table 1" in done.output
+    assert "±: standard deviation over the seeds" in done.output
     out = study.parent / "out"
     found = pd.read_csv(out / "findings.csv").set_index("variant")
     times = {
@@ -86,6 +87,15 @@ def test_a_study_ends_with_a_table_beside_published_numbers(study):
     assert (out / "findings.md").read_text().count("|") > 30
     for name in ("curves.png", "ratios.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_brackets_in_names_are_text(study):
+    text = STUDY.replace('"a paper, Table 1"', '"a paper [7], Table 1"')
+    study.write_text(text.replace('"FedAvg"', '"FedAvg [8]"').replace("Two ways", "[bold]Ways"))
+    done = conduct(study, "--only", "FedAvg [8]", "--set", "run.epochs=1")
+    assert done.exit_code == 0, done.output
+    for shown in ("published: a paper [7], Table 1", "[bold]Ways: to target", "FedAvg [8]"):
+        assert shown in done.output
 
 
 def test_what_is_done_is_not_run_again_and_what_was_begun_goes_on(study):

@@ -312,3 +312,14 @@ def test_other_commands_do_not_load_the_reports_libraries():
 def test_the_summary_tells_targets_and_ratios(page):
     text = page.read_text(encoding="utf-8")
     assert f"Target: {TARGET:g}. Ratios are to Async-HFL" in text
+
+
+def test_a_run_alone_is_compared_with_nobody(study, tmp_path):
+    written = write_report([study / "rfl-ha" / "seed-1"], tmp_path / "r.html", None, None)
+    page = re.sub(r"<script.*?</script>", "", written.read_text(encoding="utf-8"), flags=re.S)
+    summary = re.search(r'<section id="summary">.*?</table>', page, re.S)[0]
+    names = re.findall(r'<th scope="col".*?>(.*?)</th>', summary)
+    assert names == ["variant", "seeds", "best", "reached", "time to target", "bytes to target"]
+    assert len(re.findall("<td>", summary)) == len(names) - 1
+    assert f"Target: {TARGET:g}.</p>" in page
+    assert "eans over the seeds; " not in page

@@ -2,9 +2,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from simulator.folders import alone_in
+from simulator.runner import start
+from simulator.study import Study, runs_of
 
 MESHFL = str(Path(sys.executable).parent / "meshfl")
 STUDY = """
@@ -20,6 +26,17 @@ name = "FedAvg"
 "algorithm.gateway_rounds" = [1, 2]
 """
 EPOCHS = 200
+PATIENCE_S = 600
+"""Nothing is measured by it: it only ends a test that would hang."""
+
+
+def wait_for(condition, process):
+    until = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(0.02)
+    return found
 
 
 class Sweep:
@@ -43,12 +60,30 @@ class Sweep:
         output, errors = started.communicate()
         return started.returncode, output, errors
 
+    @contextmanager
+    def unfinished(self):
+        """As long as this lasts the last run waits for its folder: no sweep is over before."""
+        last = runs_of(Study.load(self.file), self.file, self.out)[-1]
+        start(last.scenario, last.base, last.folder, watch=_interrupt)
+        with alone_in(last.folder, "testing"):
+            yield
+
+    def is_under_way(self):
+        """A run can be continued; or all are over, on a fast machine, but the one that waits."""
+        places = [path.parent for path in self.out.glob("*/seed-*/checkpoint.safetensors")]
+        last = runs_of(Study.load(self.file), self.file, self.out)[-1].folder
+        return any(place != last for place in places) or len(self.hashes()) == 3
+
     def hashes(self):
         """By run, of those that are done."""
         return {
             str(path.parent.relative_to(self.out)): json.loads(path.read_text())["event_log_sha256"]
             for path in sorted(self.out.rglob("summary.json"))
         }
+
+
+def _interrupt(sim):
+    sim.interrupted = True
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import pytest
 
 from simulator.errors import UserError
 from simulator.sweeps import engine_named
+
+from .conftest import wait_for
 
 BIN = Path(sys.executable).parent
 
@@ -78,26 +79,24 @@ def test_without_an_address_a_cluster_is_made(engine, sweep, undisturbed):
 @pytest.mark.parametrize("engine", ["ray", "dask"])
 def test_killed_on_a_cluster_and_begun_again(engine, sweep, undisturbed, request):
     options = ["--engine", engine, "--address", request.getfixturevalue(engine)]
-    process = sweep.start(*options)
-    while not list(sweep.out.glob("*/seed-*/checkpoint.safetensors")):
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
+    with sweep.unfinished():
+        process = sweep.start(*options)
+        wait_for(sweep.is_under_way, process)
+        process.kill()
+        process.wait()
     code, _, errors = sweep.run(*options)
     assert code == 0, errors
     assert sweep.hashes() == undisturbed
 
 
 def test_a_worker_of_dask_that_dies_costs_nothing(sweep, undisturbed, dask):
-    process = sweep.start("--engine", "dask", "--address", dask)
-    while not list(sweep.out.glob("*/seed-*/checkpoint.safetensors")):
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
-    for member in psutil.Process(os.getpid()).children(recursive=True):
-        files = [file.path for file in member.open_files()]
-        if any(file.startswith(str(sweep.out)) for file in files):
-            member.kill()
+    with sweep.unfinished():
+        process = sweep.start("--engine", "dask", "--address", dask)
+        wait_for(sweep.is_under_way, process)
+        for member in psutil.Process(os.getpid()).children(recursive=True):
+            files = [file.path for file in member.open_files()]
+            if any(file.startswith(str(sweep.out)) for file in files):
+                member.kill()
     _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert sweep.hashes() == undisturbed

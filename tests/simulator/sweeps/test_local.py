@@ -12,32 +12,18 @@ import time
 import psutil
 import pytest
 
+from .conftest import PATIENCE_S, wait_for
+
 LONG = {"run": {"epochs": 1_000_000}}
 """Over when somebody ends it."""
 
 
-def wait_for(condition, process, seconds=120):
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < until, "nothing came"
-        time.sleep(0.02)
-    return found
-
-
-def begun(sweep):
-    return list(sweep.out.glob("*/seed-*/checkpoint.safetensors"))
-
-
-def worker_of(process, sweep):
-    """The process that holds a run's event log open."""
-    for child in psutil.Process(process.pid).children(recursive=True):
-        try:
-            if any(file.path.startswith(str(sweep.out)) for file in child.open_files()):
-                return child
-        except psutil.Error:
-            continue
-    return None
+def workers_of(process):
+    """Children of its server, which carry out the runs."""
+    try:
+        return [w for child in psutil.Process(process.pid).children() for w in child.children()]
+    except psutil.Error:
+        return []
 
 
 def test_each_run_has_a_line_where_nobody_looks_at_a_table(make_sweep, tmp_path):
@@ -63,15 +49,16 @@ def test_a_terminal_has_a_live_table(make_sweep, tmp_path):
     sweep = make_sweep(tmp_path, LONG)
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        sweep.command(), stderr=slave, stdout=subprocess.PIPE, cwd=tmp_path, text=True
-    )
+        sweep.command(), stderr=slave, stdout=subprocess.PIPE, cwd=tmp_path, text=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+    )  # fmt: skip
     os.close(slave)
     awaited = [
         r"run +state +% +epoch +simulated +score",
-        r"FedAvg, gateway_rounds \d, seed \d +running +\d+ +\d+ +[\d.]+ s",
+        r"FedAvg, gateway_rounds \d, seed \d +running +\d+ +[\d,]+ +[\d,.]+ s",
         r"\d of 4 done, \d running, about (\d+ days?, )?\d+:\d\d:\d\d left",
     ]
-    patience = threading.Timer(120, process.kill)
+    patience = threading.Timer(PATIENCE_S, process.kill)
     patience.start()
     seen = shown = ""
     while chunk := read_of(master):
@@ -94,12 +81,13 @@ def read_of(terminal):
 
 
 def test_killed_and_begun_again(sweep, undisturbed):
-    process = sweep.start("--jobs", "2")
-    wait_for(lambda: begun(sweep), process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=20)
+    with sweep.unfinished():
+        process = sweep.start("--jobs", "2")
+        wait_for(sweep.is_under_way, process)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not alive
     assert len(sweep.hashes()) < 4
     code, _, errors = sweep.run("--jobs", "2")
@@ -120,16 +108,14 @@ def test_killed_at_a_random_moment_three_times(make_sweep, tmp_path):
     began = time.monotonic()
     assert undisturbed.run("--jobs", "2")[0] == 0
     took_s = time.monotonic() - began
-    moments, unfinished = random.Random(), 0
-    for _ in range(3):
-        process = killed.start("--jobs", "2")
-        try:
-            process.wait(moments.uniform(0, 0.5 * took_s))
-        except subprocess.TimeoutExpired:
+    moments = random.Random()
+    with killed.unfinished():
+        for _ in range(3):
+            process = killed.start("--jobs", "2")
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(moments.uniform(0, 0.5 * took_s))
             process.kill()
             process.wait()
-            unfinished += 1
-    assert unfinished
     code, _, errors = killed.run("--jobs", "2")
     assert code == 0, errors
     assert len(killed.hashes()) == 24
@@ -139,10 +125,11 @@ def test_killed_at_a_random_moment_three_times(make_sweep, tmp_path):
 
 
 def test_an_interrupt_saves_all_runs(sweep, undisturbed):
-    process = sweep.start("--jobs", "1")  # the last run is far away
-    wait_for(lambda: begun(sweep), process)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    with sweep.unfinished():
+        process = sweep.start("--jobs", "1")
+        wait_for(sweep.is_under_way, process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert f"interrupted; the same command continues the study in {sweep.out}" in " ".join(
         output.split()
@@ -155,8 +142,12 @@ def test_an_interrupt_saves_all_runs(sweep, undisturbed):
 
 
 def test_a_process_that_dies_takes_one_run_along(sweep, undisturbed):
-    process = sweep.start("--jobs", "2")
-    wait_for(lambda: worker_of(process, sweep), process).kill()
+    with sweep.unfinished():
+        process = sweep.start("--jobs", "1")  # its only worker always has a run
+        wait_for(sweep.is_under_way, process)
+        (worker,) = workers_of(process)
+        worker.kill()
+        worker.wait()
     output, errors = process.communicate()
     assert process.returncode == 2
     assert "1 of 4 runs failed" in errors

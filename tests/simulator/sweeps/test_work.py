@@ -12,8 +12,10 @@ from rich.console import Console
 from simulator.folders import alone_in
 from simulator.runner import start
 from simulator.sweeps.notes import DONE, FAILED, IN_USE, RUNNING, Note, give_up, notes_in
-from simulator.sweeps.view import Board
+from simulator.sweeps.view import Board, watched
 from simulator.sweeps.work import INTERRUPTED, Task, perform
+
+from .conftest import PATIENCE_S
 
 
 @pytest.fixture
@@ -48,14 +50,15 @@ def test_a_machine_that_does_not_share_the_folder_says_so(task, tmp_path):
 
 
 def test_a_run_whose_sweep_is_over_saves_itself(task, scenario, run_in):
-    longer = replace(task, scenario=scenario({"run": {"epochs": 20_000}}))
+    longer = replace(task, scenario=scenario({"run": {"epochs": 1_000_000}}))
     problems = []
     thread = threading.Thread(target=lambda: problems.append(perform(longer)))
     thread.start()
     while Note.read(task.note).epoch < 2:
+        assert thread.is_alive(), problems
         time.sleep(0.01)
     give_up([longer])
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert problems == [INTERRUPTED]
     assert (task.folder / "checkpoint.safetensors").is_file()
     assert perform(longer) == INTERRUPTED, "nor is it begun"
@@ -70,8 +73,9 @@ def test_a_folder_in_use_is_waited_for(task):
     with alone_in(task.folder, "testing"):
         thread.start()
         while Note.read(task.note).state != IN_USE:
+            assert thread.is_alive(), problems
             time.sleep(0.01)
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert problems == [""]
 
 
@@ -130,3 +134,12 @@ def test_a_low_terminal_shows_what_matters(tmp_path, task):
     rows = shown(board, lines=8).splitlines()
     assert len(rows) == 6
     assert [row.split()[1] for row in rows[1:5]] == ["7", "6", "5", "4"]
+
+
+def test_a_terminal_that_cannot_go_back_shows_lines(tmp_path, task):
+    """As that of an editor: a live table would leave nothing there at all."""
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, _environ={"TERM": "dumb"})
+    with watched([task], console):
+        Note(DONE, 1.0, 20, 99.0, 0.5).write(task.note)
+    assert text.getvalue() == "a run: done, accuracy 0.5000 (1 of 1 done)\n"
