@@ -27,6 +27,7 @@ from ns3_scenarios.library import SOURCES, library
 from ns3_scenarios.network import Ns3Network, scene_of
 from ns3_scenarios.process import Ns3Process
 from ns3_scenarios.section import Ns3Section
+from simulator.compiled import find_compiler
 from simulator.network import Completion
 from simulator.units import SECOND, NodeId, Time
 from topologies import Topology, load_topology
@@ -123,8 +124,8 @@ def peak_mb(ns3: Ns3Process) -> float:
 
 def compiled_driver(folder: Path) -> Path:
     made, manager = folder / "driver", library()
-    compiler = os.environ.get("CXX") or "c++"
-    command = [compiler, "-O2", "-std=c++20", f"-I{SOURCES}", str(DRIVER), str(manager)]
+    compiler = find_compiler("the driver")
+    command = [*compiler, "-O2", "-std=c++20", f"-I{SOURCES}", str(DRIVER), str(manager)]
     subprocess.run([*command, "-o", str(made)], check=True)
     return made
 

@@ -6,14 +6,13 @@ half a second, where ``from ns import ns`` takes twelve.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from simulator.compiled import cached, compiler_version, find_compiler, run_compiler
+from simulator.compiled import compiled, run_compiler, texts_of
 from simulator.errors import UserError
 
 SOURCES = Path(__file__).parent / "cpp"
@@ -39,21 +38,15 @@ def ns3_folder() -> Path:
 def library() -> Path:
     """The compiled transfer manager, from the cache or made now (some 15 seconds)."""
     folder = ns3_folder()
-    compiler = find_compiler("the ns-3 part")
-    name = f"libmeshfl-{_key(folder, compiler)}.so"
-    return cached(name, lambda work: _compile(compiler, folder, work))
+    return compiled("ns3", _key(folder), lambda *there: _compile(folder, *there), "the ns-3 part")
 
 
-def _key(folder: Path, compiler: str) -> str:
+def _key(folder: Path) -> str:
     try:
         ns3 = version("ns3")
     except PackageNotFoundError:
         ns3 = "unknown"
-    told = f"{ns3}{folder}{compiler_version(compiler)}{_FLAGS}{_MODULES}"
-    digest = hashlib.sha256(told.encode())
-    for source in sorted(SOURCES.iterdir()):
-        digest.update(source.name.encode() + source.read_bytes())
-    return digest.hexdigest()[:24]
+    return f"{ns3}{folder}{_FLAGS}{_MODULES}{texts_of(SOURCES.iterdir())}"
 
 
 def _release(libraries: Path) -> str:
@@ -67,13 +60,13 @@ def _release(libraries: Path) -> str:
     return found[0].name.removeprefix("libns").removesuffix("-core.so")
 
 
-def _compile(compiler: str, folder: Path, work: Path) -> Path:
+def _compile(folder: Path, compiler: list[str], work: Path) -> Path:
     libraries = folder / "lib64"
     release = _release(libraries)
 
     def translate(source: Path) -> str:
         made = work / f"{source.stem}.o"
-        command = [compiler, *_FLAGS, "-c", f"-I{folder}/include", str(source), "-o", str(made)]
+        command = [*compiler, *_FLAGS, "-c", f"-I{folder}/include", str(source), "-o", str(made)]
         run_compiler(command, "the ns-3 part")
         return str(made)
 
@@ -83,6 +76,6 @@ def _compile(compiler: str, folder: Path, work: Path) -> Path:
     path = f"-Wl,-rpath,{libraries}"
     made = work / "libmeshfl.so"
     linked += [path, "-Wl,--no-undefined"]
-    command = [compiler, "-shared", "-o", str(made), *objects, f"-L{libraries}", *linked]
+    command = [*compiler, "-shared", "-o", str(made), *objects, f"-L{libraries}", *linked]
     run_compiler(command, "the ns-3 part")
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,18 +11,21 @@ from typing import Any
 
 from ns3_scenarios.library import HEADER, library
 from simulator.errors import UserError
+from simulator.interrupts import withheld
 
 
 class Ns3Process:
     def __init__(self) -> None:
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ns3_scenarios.worker", str(library()), str(HEADER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._messages,
-            text=True,
-        )
+        command = [sys.executable, "-m", "ns3_scenarios.worker", str(library()), str(HEADER)]
+        with withheld(signal.SIGINT):
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._messages,
+                text=True,
+            )
 
     def tell(self, *command: object) -> None:
         """Say something that needs no answer."""

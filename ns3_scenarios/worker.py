@@ -25,7 +25,6 @@ def main() -> None:
     # cppyy's handlers print stacks for 14 seconds before the process may die.
     for name in ("SIGABRT", "SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         serve(cppyy.gbl.meshfl, sys.stdin, answers)
     except cppyy.gbl.std.exception as error:

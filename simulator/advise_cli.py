@@ -118,7 +118,11 @@ def topology(
     ] = 0,
     rates: Annotated[
         list[float] | None,
-        typer.Option("--rate", min=0, help="Step size in the race; may be repeated."),
+        typer.Option(
+            "--rate",
+            min=0,
+            help="Step size in the race; may be repeated (default: the scenario's).",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Runs of the race at a time.")] = 1,
 ) -> None:
@@ -146,7 +150,7 @@ def topology(
         _say(sentence)
     heats = None
     if race:
-        field = advice.candidates(table, race, rates or [loaded.training.learning_rate])
+        field = advice.candidates(table, race, rates or [], loaded, facts.shape)
         time_s = advice.race_time_s(loaded, costs)
         heats = advice.race(loaded, base, folder / "race", field, time_s, jobs)
         heats.to_csv(folder / "race.csv", index=False)

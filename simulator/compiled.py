@@ -7,10 +7,11 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,29 @@ def _work_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
         ) from None
 
 
-def find_compiler(what_for: str, otherwise: str = "") -> str:
-    compiler = os.environ.get("CXX") or "c++"
-    if not shutil.which(compiler):
+def _compiler() -> list[str]:
+    """As a make file has it: with options of its own, if CXX gives some."""
+    named = os.environ.get("CXX", "")
+    try:
+        return shlex.split(named) or ["c++"]
+    except ValueError:  # a quote that does not end
+        return [named]
+
+
+def find_compiler(what_for: str, otherwise: str = "") -> list[str]:
+    """The command and its options."""
+    compiler = _compiler()
+    if not shutil.which(compiler[0]):
         raise UserError(
-            f"a C++ compiler is needed to build {what_for}, and {compiler!r} is missing; "
+            f"a C++ compiler is needed to build {what_for}, and {compiler[0]!r} is missing; "
             f"on Debian or Ubuntu: apt-get install g++{otherwise}"
         )
     return compiler
 
 
-def compiler_version(compiler: str) -> str:
+def compiler_version(compiler: Sequence[str]) -> str:
     try:
-        done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+        done = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
     except OSError as error:
         raise _no_compiler(compiler, str(error.strerror)) from None
     if done.returncode:
@@ -67,11 +78,42 @@ def compiler_version(compiler: str) -> str:
     return done.stdout
 
 
-def _no_compiler(compiler: str, why: str) -> UserError:
+def _no_compiler(compiler: Sequence[str], why: str) -> UserError:
+    named = shlex.join(compiler)
     return UserError(
-        f"{compiler!r} is no C++ compiler: '{compiler} --version' failed ({why}); let the "
+        f"{named!r} is no C++ compiler: '{named} --version' failed ({why}); let the "
         "environment variable CXX name one, such as g++ or clang++, or unset it"
     )
+
+
+def compiled(
+    name: str,
+    key: str,
+    make: Callable[[list[str], Path], Path],
+    what: str,
+    otherwise: str = "",
+) -> Path:
+    """A library of this name and key that the compiler here has made, now or before.
+
+    Where there is none, and CXX asks for none: the newest one, whoever has made it.
+    """
+    begin = f"libmeshfl-{name}-{_short(key)}"
+    if not os.environ.get("CXX") and not shutil.which("c++"):
+        made = sorted(cache_folder().glob(f"{begin}-*.so"), key=lambda path: path.stat().st_mtime)
+        if made:
+            return made[-1]
+    compiler = find_compiler(what, otherwise)
+    maker = _short(f"{compiler_version(compiler)}{compiler[1:]}")
+    return cached(f"{begin}-{maker}.so", lambda work: make(compiler, work))
+
+
+def _short(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def texts_of(files: Iterable[Path]) -> str:
+    """For a key: their names and what is in them."""
+    return "".join(file.name + file.read_text() for file in sorted(files))
 
 
 def run_compiler(command: list[str], what: str) -> None:
@@ -85,19 +127,16 @@ def load_shared(
     source: Path, what: str, otherwise: str = "", defines: Sequence[str] = ()
 ) -> ctypes.CDLL:
     """A source, with what lies beside it, compiled for this machine's processor, and loaded."""
-    compiler = find_compiler(what, otherwise)
     flags = [*_FLAGS, *_LINK, *(f"-D{define}" for define in defines)]
 
-    def make(work: Path) -> Path:
+    def make(compiler: list[str], work: Path) -> Path:
         made = work / "made.so"
-        run_compiler([compiler, *flags, str(source), "-o", str(made)], what)
+        run_compiler([*compiler, *flags, str(source), "-o", str(made)], what)
         return made
 
-    key = hashlib.sha256(f"{compiler_version(compiler)}{flags}{_processor()}".encode())
-    for part in sorted([*source.parent.glob("*.h"), *source.parent.glob("*.cc")]):
-        key.update(part.name.encode() + part.read_bytes())
-    name = f"libmeshfl-{source.stem}-{key.hexdigest()[:24]}.so"
-    return ctypes.CDLL(str(cached(name, make)))
+    beside = [*source.parent.glob("*.h"), *source.parent.glob("*.cc")]
+    key = f"{flags}{_processor()}{texts_of(beside)}"
+    return ctypes.CDLL(str(compiled(source.stem, key, make, what, otherwise)))
 
 
 def read_rows(tell: Any, owner: int, kind: np.dtype[Any]) -> list[Any]:

@@ -294,9 +294,23 @@ class Candidate:
     rate: float
 
 
-def candidates(table: pd.DataFrame, count: int, rates: Sequence[float]) -> list[Candidate]:
-    """The first few by seconds, with every step size."""
-    return [Candidate(name, rate) for name in ranking(table, "seconds")[:count] for rate in rates]
+def candidates(
+    table: pd.DataFrame, count: int, rates: Sequence[float], scenario: Scenario, shape: Shape
+) -> list[Candidate]:
+    """The first few by seconds, with every step size, or with the scenario's."""
+    return [
+        Candidate(name, rate)
+        for name in ranking(table, "seconds")[:count]
+        for rate in rates or [_own_rate(scenario, shape, _pair(name))]
+    ]
+
+
+def _own_rate(scenario: Scenario, shape: Shape, pair: Pair) -> float:
+    """Of an eta~ each topology makes a step size of its own."""
+    effective = section_of(scenario).effective_rate
+    if effective is None:
+        return scenario.training.learning_rate
+    return effective / steps_along(shape, *pair)
 
 
 def race_time_s(scenario: Scenario, costs: Mapping[Pair, Cost]) -> float:

@@ -23,6 +23,7 @@ import torch.multiprocessing
 
 from simulator.errors import UserError
 from simulator.events import Job, Result
+from simulator.interrupts import withheld_from_workers
 from simulator.orphans import end_with_parent
 from simulator.task import Task
 from simulator.trainer import Trainer
@@ -30,6 +31,8 @@ from simulator.units import NodeId
 
 _SLABS_PER_WORKER, _ENOUGH_SLABS, _SLABS_BYTES = 8, 16, 2**28
 """Chunks of models: at work, waiting for a worker, and read by the run; more if they are small."""
+_OF_THE_RUN = (signal.SIGINT, signal.SIGTERM)
+"""It ends its workers itself."""
 
 
 class Order(NamedTuple):
@@ -219,7 +222,8 @@ def _start_worker(task: Task, arena: torch.Tensor) -> _Worker:
     spawn = torch.multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(theirs, task, arena), daemon=True)
-    process.start()
+    with withheld_from_workers(*_OF_THE_RUN):
+        process.start()
     theirs.close()
     return _Worker(ours, process)
 
@@ -233,8 +237,6 @@ def _end(workers: list[_Worker]) -> None:
 
 
 def _serve(pipe: Connection, task: Task, arena: torch.Tensor) -> None:
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, signal.SIG_IGN)  # meant for the run, which ends its workers
     end_with_parent()
     trainer: Trainer | None = None
     with suppress(EOFError, OSError):  # the run has closed its end

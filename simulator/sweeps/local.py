@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from simulator.interrupts import withheld_from_workers
 from simulator.orphans import end_with_parent
 from simulator.sweeps.notes import Note, give_up
 
@@ -35,7 +36,8 @@ class LocalEngine:
     def __init__(self) -> None:
         """Its server begins to import; meanwhile the study can be read."""
         _CONTEXT.set_forkserver_preload(_IMPORTED)
-        ensure_running()
+        with withheld_from_workers(signal.SIGINT):
+            ensure_running()
 
     def execute(self, tasks: Sequence[Task], jobs: int | None) -> list[str]:
         workers = [_Worker() for _ in range(min(jobs or usable_cores(), len(tasks)))]
@@ -108,7 +110,6 @@ def _serve(line: Connection, environment: dict[str, str]) -> None:
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     while True:
         try:

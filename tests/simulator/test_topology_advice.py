@@ -195,13 +195,23 @@ def test_of_one_client_or_one_group_star_and_ring_are_the_same(reading):
 
 def test_who_races(scenario):
     table = table_of(facts(noise=1.0), LONG, 0.1, "corollary-1")
-    assert candidates(table, 2, [0.1, 0.3]) == [
+    assert candidates(table, 2, [0.1, 0.3], scenario(TWO_BY_THREE), SHAPE) == [
         Candidate(name, rate) for name in ranking(table, "seconds")[:2] for rate in (0.1, 0.3)
     ]
     rounds = scenario(TWO_BY_THREE, {"algorithm": {"lower": "ring"}})
     assert race_time_s(rounds, LONG) == 3 * 14.0
     timed = scenario(TWO_BY_THREE, {"run": {"sim_time_s": 50.0}})
     assert race_time_s(timed, LONG) == 50.0
+
+
+def test_with_which_step_size_they_race_if_nobody_says(scenario):
+    table = table_of(facts(noise=1.0), LONG, 0.1, "corollary-1")
+    plain = scenario(TWO_BY_THREE, {"training": {"learning_rate": 0.03}})
+    assert {c.rate for c in candidates(table, 4, [], plain, SHAPE)} == {0.03}
+    equal = scenario(TWO_BY_THREE, {"algorithm": {"effective_rate": 0.6}})
+    found = {c.topology: c.rate for c in candidates(table, 4, [], equal, Shape(2, 3, 2, 5))}
+    steps = {"star-star": 10, "star-ring": 30, "ring-star": 20, "ring-ring": 60}  # P = 2, K = 5
+    assert found == pytest.approx({name: 0.6 / along for name, along in steps.items()})
 
 
 def heats_of(*rows):
