@@ -298,6 +298,8 @@ def test_bad_scenarios(scenario):
     timed = {"algorithm": {"name": "sync-time", "sync_time_s": 5.0}}
     with pytest.raises(ValueError, match=r"training.steps = 3: a local iteration"):
         scenario(timed, {"training": {"steps": 3}})
+    with pytest.raises(ValueError, match=r"training.momentum = 0.9: .* from rest; delete it"):
+        scenario(timed, {"training": {"momentum": 0.9}})
     with pytest.raises(ValueError, match="sync-time, whose devices never wait"):
         scenario(timed, {"network": {"kind": "drawn"}})
     endless = {"run": {"epochs": None}}
