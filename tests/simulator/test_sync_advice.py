@@ -151,13 +151,17 @@ PLAIN = Constants(smoothness=1.0, gradient=1.0, noise=0.1, dissimilarity=0.01, l
 DELAYS = Delays((np.array([1.0]), np.array([1.0])), np.array([20.0]))
 
 
-@pytest.mark.parametrize(("normalise", "best"), [("printed", (0,)), ("none", (5, 10, 20))])
-def test_bounds_over_sync_times(normalise, best):
+@pytest.mark.parametrize(
+    ("normalise", "best", "largest_rate"),
+    [("printed", (0,), 0.5), ("none", (5, 10, 20), 1.0)],  # 1 / (2 L), 1 / L
+)
+def test_bounds_over_sync_times(normalise, best, largest_rate):
     """Groups that are alike and far from the cloud: whole steps want many iterations."""
     times = [0, 5, 10, 20, 400]
     until = Horizon(1000.0, cut_off=False)
     table = bounds_over(PLAIN, [10, 10], DELAYS, times, until, normalise, seed=1)
     assert advised(table) in best
+    assert table["rate"][0] == pytest.approx(largest_rate), "with so little noise"
     assert table["iterations"].tolist() == [1, 5, 10, 20, 400]
     assert table["rounds"].tolist() == [48, 40, 34, 25, 3]
     assert (table["paper"].diff().dropna() > 0).all(), "(20) is least at S = 0"
