@@ -230,6 +230,11 @@ def test_agreement():
     assert agreement(vectors([0.0], [0.0]), [1, 1]) == 1
 
 
+def test_how_much_agreement_is_enough():
+    adaptive = AdaptiveSchedule(agreement=0.3, factor=2.0)
+    assert [adaptive.next_s(10, agreed) for agreed in (0.2, 0.3)] == [5, 20]
+
+
 def test_groups_that_disagree_meet_more_often():
     # 6 and -6 with weights 2/3, 1/3: 4 / 36 = 1/9 less 5/9, by 4/9: against each other
     adaptive = AdaptiveSchedule(factor=2.0, least_s=5.0)
