@@ -59,8 +59,8 @@ def sync_time(
     from simulator.sync_delays import measure_delays
 
     loaded, base = Scenario.load(scenario, set_ or ()), scenario.parent
-    total_s = sync_advice.system_time_s(loaded)
-    _check_times(times or [], total_s)
+    until = sync_advice.horizon(loaded)
+    _check_times(times or [], until.time_s)
     _check_rates(rates or [], race)
     _check_race(race, "S")
     section: Any = loaded.algorithm
@@ -70,11 +70,11 @@ def sync_time(
     constants, members = estimate_constants(loaded, base)
     table = sync_advice.bounds_over(
         constants, list(members.values()), delays,
-        sorted(set(times or sync_advice.sync_times(delays, total_s))),
-        total_s, section.normalise, loaded.run.seed,
+        sorted(set(times or sync_advice.sync_times(delays, until.time_s))),
+        until, section.normalise, loaded.run.seed,
     )  # fmt: skip
     table.to_csv(folder / "advice.csv", index=False)
-    console.print(_bounds_table(table, f"{loaded.algorithm.name}, T = {total_s:g} s"))
+    console.print(_bounds_table(table, f"{loaded.algorithm.name}, T = {until.time_s:g} s"))
     heats = None
     if race:
         field = sync_advice.candidates(table, race, rates or [loaded.training.learning_rate])
@@ -82,6 +82,10 @@ def sync_time(
         heats.to_csv(folder / "race.csv", index=False)
         console.print(_race_table(heats))
     sync_advice.draw_advice(table, heats, folder / "advice.png")
+    if section.schedule.kind != "constant":
+        _say(
+            f"bounds are for an S that stays; schedule {section.schedule.kind!r} is left to a race"
+        )
     _say(f"by the bound: S = {sync_advice.advised(table):g} s (normalise = {section.normalise!r})")
     if heats is not None:
         best = sync_advice.winner(heats)

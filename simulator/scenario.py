@@ -196,6 +196,11 @@ class Scenario(Section):
                 f"training.steps = {steps}: a local iteration of sync-time is one step; "
                 "use steps = 1, or delete it"
             )
+        if self.algorithm.name == "sync-time" and self.training.momentum:
+            raise ValueError(
+                f"training.momentum = {self.training.momentum:g}: a local iteration of sync-time "
+                "is one step, and momentum begins each of them from rest; delete it"
+            )
         return self
 
     @classmethod

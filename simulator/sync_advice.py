@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -52,7 +53,14 @@ _LEAST_RATE = 1e-4
 Bound = Callable[[Constants, float, Sequence[Sequence[int]], Sequence[int]], Terms]
 
 
-def system_time_s(scenario: Scenario) -> float:
+class Horizon(NamedTuple):
+    time_s: float
+    """T."""
+    cut_off: bool
+    """The round that goes past it does not count; else it is finished, as in (13)."""
+
+
+def horizon(scenario: Scenario) -> Horizon:
     section = scenario.algorithm
     if not isinstance(section, SyncTimeSection):
         raise UserError(
@@ -62,21 +70,29 @@ def system_time_s(scenario: Scenario) -> float:
         raise UserError(
             "run.learning = 'none': which S is best is a matter of what is learned; delete it"
         )
-    time_s = section.system_time_s or scenario.run.sim_time_s
-    if time_s is None:
+    if section.gradient_bound is not None:
+        raise UserError(
+            f"algorithm.gradient_bound = {section.gradient_bound:g} gives each group a step size "
+            "of its own, and advice is for one of all groups; delete it"
+        )
+    cut_s, finished_s = scenario.run.sim_time_s, section.system_time_s
+    if cut_s is not None and (finished_s is None or cut_s <= finished_s):
+        return Horizon(cut_s, cut_off=True)
+    if finished_s is None:
         raise UserError(
             "which S is best depends on the time that there is; give run.sim_time_s, or "
             "algorithm.system_time_s"
         )
-    return time_s
+    return Horizon(finished_s, cut_off=False)
 
 
 def sync_times(delays: Delays, time_s: float) -> list[float]:
-    """0, and ten from one iteration of the fastest group to a quarter of all time."""
+    """0, and up to ten from one iteration of the fastest group to a quarter of all time."""
     shortest = min(float(times.mean()) for times in delays.local_s)
     longest = max(time_s / 4, 2 * shortest)
     spaced = np.geomspace(shortest, longest, _SYNC_TIMES)
-    return [0.0, *(float(f"{time:.2g}") for time in spaced)]
+    rounded = (float(f"{time:.2g}") for time in spaced)
+    return [0.0, *(time for time in rounded if time <= time_s)]
 
 
 def bounds_over(
@@ -84,29 +100,44 @@ def bounds_over(
     sizes: Sequence[int],
     delays: Delays,
     times_s: Sequence[float],
-    system_time_s: float,
+    until: Horizon,
     normalise: Normalise,
     seed: int,
 ) -> pd.DataFrame:
-    """A row for each S: rounds, iterations, waiting, (20), our bound and its step size."""
+    """A row for each S: rounds, iterations, waiting, (20), our bound and its step size.
+
+    Bounds are infinite where not one round ends in time.
+    """
     rows = []
     for time_s in times_s:
         rng = generator(seed, Stream.NETWORK)
-        paths = [draw_path(delays, time_s, system_time_s, rng) for _ in range(_PATHS)]
+        paths = [draw_path(delays, time_s, until.time_s, rng, until.cut_off) for _ in range(_PATHS)]
         rate, ours = _least(_ours(normalise), constants, sizes, paths, _cap(normalise, constants))
         _, theirs = _least(global_bound, constants, sizes, paths, 1 / constants.smoothness)
         rows.append(
             {
                 "sync_time_s": time_s,
                 "rounds": np.mean([len(path.iterations) for path in paths]),
-                "iterations": np.mean([np.mean(path.iterations) for path in paths]),
+                "iterations": _mean_of_all(paths),
                 "waiting": np.mean([path.waiting for path in paths]),
                 "paper": theirs,
                 "ours": ours,
                 "rate": rate,
             }
         )
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    if np.isinf(table["ours"]).all():
+        shortest_s = max(times.mean() for times in delays.local_s) + delays.global_s.mean()
+        raise UserError(
+            f"T = {until.time_s:g} s: not one global round is sure to end in it, for S = 0 takes "
+            f"{shortest_s:.3g} s in the mean; give more time, or a shorter --time"
+        )
+    return table
+
+
+def _mean_of_all(paths: Sequence[Course]) -> float:
+    counts = [t for path in paths for row in path.iterations for t in row]
+    return float(np.mean(counts)) if counts else nan
 
 
 def _ours(normalise: Normalise) -> Bound:
@@ -123,6 +154,8 @@ def _least(
     bound: Bound, constants: Constants, sizes: Sequence[int], paths: Sequence[Course], cap: float
 ) -> tuple[float, float]:
     """The step size at which the bound is least, and how much it is there."""
+    if not all(path.iterations for path in paths):
+        return nan, inf
     rates = np.geomspace(_LEAST_RATE * cap, cap, _RATES)
     totals = [
         np.mean([bound(constants, rate, path.iterations, sizes).total for path in paths])
@@ -166,7 +199,7 @@ def race(
     jobs: int,
 ) -> pd.DataFrame:
     """A row for each candidate and heat, with the score at its end."""
-    total_s = system_time_s(scenario)
+    total_s = horizon(scenario).time_s
 
     def run_of(candidate: Candidate, share: float, folder: Path) -> Run:
         return _run(scenario, base, folder, share * total_s, candidate)

@@ -118,9 +118,13 @@ def _play(scenario: Scenario, base: Path, sync_time_s: float, watch: _Watch) -> 
 
 
 def draw_path(
-    delays: Delays, sync_time_s: float, system_time_s: float, rng: np.random.Generator
+    delays: Delays,
+    sync_time_s: float,
+    system_time_s: float,
+    rng: np.random.Generator,
+    cut_off: bool = False,
 ) -> Course:
-    """Equations (7), (9) and (13), with measured times."""
+    """Equations (7), (9) and (13), with measured times; what is ``cut_off`` at T does not count."""
     iterations, elapsed, worked, available = [], 0.0, 0.0, 0.0
     while elapsed < system_time_s:
         rounds = [_until(times, sync_time_s, rng) for times in delays.local_s]
@@ -129,6 +133,8 @@ def draw_path(
         worked += sum(spent for _, spent in rounds)
         available += longest * len(rounds)
         elapsed += longest + float(rng.choice(delays.global_s))
+    if cut_off and elapsed > system_time_s:
+        iterations.pop()
     return Course(iterations, 1 - worked / available)
 
 

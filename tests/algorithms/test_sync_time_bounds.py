@@ -62,6 +62,10 @@ def test_by_theorem_2_more_iterations_never_help():
 def test_corollary_1():
     assert corollary_rate(100, 2.0) == 0.1
     assert corollary_rate(4, 10.0) == 0.1
+    # At 1 / sqrt(4): second term 12 * 100 / 81; fourth, in three rounds of four, 12 * 2 / 9 * (4 * 2^2
+    # + 1 * 3^2); fifth 4 * 2 / 9 * (4 * .5 + 5 / 3)
+    found = corollary_bound(PLAIN, 4, [2, 3], SIZES)
+    assert found == pytest.approx((5, 5, 1200 / 81 + 50 + 88 / 27))
     bounds = [corollary_bound(PLAIN, rounds, [5, 5], SIZES).total for rounds in (100, 400, 1600)]
     assert bounds[0] / bounds[1] > 1.9, "as 1 / sqrt(U), or faster"
     assert bounds[1] / bounds[2] > 1.9

@@ -6,6 +6,7 @@ moves its model by (4 + 8) / 2 = 6; one of g1 lasts 6 s and moves it by -6. g0 h
 """
 
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,9 +37,15 @@ from algorithms.sync_time_hfl import (
     remark_3_rate,
     sync_time_hfl,
 )  # fmt: skip
+from simulator import run as play
 from simulator.build import build
+from simulator.data.catalog import data_folder
+from simulator.data.dataset import load
 from simulator.errors import UserError
 from simulator.kernel import Simulation
+from simulator.scenario import Scenario
+
+STUDIES = Path(__file__).parents[2] / "scripts/studies"
 
 
 def sync_time(time_s, **params):
@@ -223,6 +230,11 @@ def test_agreement():
     assert agreement(vectors([0.0], [0.0]), [1, 1]) == 1
 
 
+def test_how_much_agreement_is_enough():
+    adaptive = AdaptiveSchedule(agreement=0.3, factor=2.0)
+    assert [adaptive.next_s(10, agreed) for agreed in (0.2, 0.3)] == [5, 20]
+
+
 def test_groups_that_disagree_meet_more_often():
     # 6 and -6 with weights 2/3, 1/3: 4 / 36 = 1/9 less 5/9, by 4/9: against each other
     adaptive = AdaptiveSchedule(factor=2.0, least_s=5.0)
@@ -255,6 +267,30 @@ def test_remark_3():
     assert rates == pytest.approx([first] * 3 + [second] * 3)
     assert {job.learning_rate for job in simulate(12.5).learner.jobs} == {None}
     assert {job.steps for job in sim.learner.jobs} == {1}
+
+
+# Fig. 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", [[1, 1], [3, 1]])
+def test_shakespeare_with_the_character_rnn(shares):
+    """The study's scenario for 300 s of 2000: better than always guessing a space."""
+    try:
+        data = load("shakespeare", data_folder())
+    except UserError as missing:
+        pytest.skip(str(missing))
+    settings = ["run.sim_time_s=300", "training.learning_rate=3.0", f"association.shares={shares}"]
+    results = play(Scenario.load(STUDIES / "time-shakespeare.toml", settings))
+    most_frequent = np.bincount(data.y_test).max() / len(data.y_test)
+    assert results.summary["final_accuracy"] > 1.2 * most_frequent
+    groups = results.metrics[results.metrics["tier"] == "group"]
+    g0, g1 = groups.groupby("node")["iterations"].mean()
+    # c_i + 1 / lambda_i: 2.85 s for 20 clients, 3.86 s for 30, 1.84 s for 10
+    if shares == [1, 1]:
+        assert g0 == pytest.approx(g1, rel=0.1)
+    else:
+        assert g0 < 0.7 * g1
 
 
 # What goes wrong
@@ -298,6 +334,8 @@ def test_bad_scenarios(scenario):
     timed = {"algorithm": {"name": "sync-time", "sync_time_s": 5.0}}
     with pytest.raises(ValueError, match=r"training.steps = 3: a local iteration"):
         scenario(timed, {"training": {"steps": 3}})
+    with pytest.raises(ValueError, match=r"training.momentum = 0.9: .* from rest; delete it"):
+        scenario(timed, {"training": {"momentum": 0.9}})
     with pytest.raises(ValueError, match="sync-time, whose devices never wait"):
         scenario(timed, {"network": {"kind": "drawn"}})
     endless = {"run": {"epochs": None}}

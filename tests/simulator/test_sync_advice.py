@@ -15,12 +15,14 @@ from simulator.errors import UserError
 from simulator.gradient_facts import estimate_constants
 from simulator.results import read_summary
 from simulator.sync_advice import (
+    Horizon,
     advised,
     bounds_over,
     candidates,
     draw_advice,
+    horizon,
     race,
-    system_time_s,
+    sync_times,
     winner,
 )
 from simulator.sync_bounds import bounds_of_run
@@ -102,16 +104,64 @@ def test_drawn_rounds():
     assert {tuple(row) for row in once.iterations} == {(1, 1)}
 
 
+def test_a_round_that_is_cut_off_does_not_count():
+    """Rounds of 21 s at S = 0: a run until 100 s has four, and (13) a fifth; until 84 s four."""
+    for time_s, finished, cut in ((100.0, 5, 4), (84.0, 4, 4), (20.0, 1, 0)):
+        rng = np.random.default_rng(3)
+        assert len(draw_path(DELAYS, 0.0, time_s, rng).iterations) == finished
+        assert len(draw_path(DELAYS, 0.0, time_s, rng, cut_off=True).iterations) == cut
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rounds"),
+    [
+        ({"sync_time_s": 0.0}, 12),  # 1.7 + 3 s each: the thirteenth would end at 61.1 s
+        ({"sync_time_s": 5.0}, 6),  # 5.6 s and 5.1 s of iterations, + 3 s: the seventh at 60.2 s
+        ({"sync_time_s": 5.0, "system_time_s": 58.0}, 7),
+    ],
+)
+def test_as_many_rounds_as_in_the_run(scenario, run_in, algorithm, rounds):
+    fixed = {"network": {"b": [0.4, 1.4], "f": 0.0}, "algorithm": algorithm}
+    if "system_time_s" in algorithm:
+        fixed["run"] = {"sim_time_s": None}
+    timed = scenario(LINEAR, fixed)
+    assert run_in(timed)["epochs"] == rounds
+    delays = measure_delays(timed, Path(), samples=10)
+    times, until = [algorithm["sync_time_s"]], horizon(timed)
+    table = bounds_over(PLAIN, [3, 3], delays, times, until, "none", seed=1)
+    assert table["rounds"].tolist() == [rounds]
+
+
+@pytest.mark.filterwarnings("error")
+def test_too_little_time():
+    times = sync_times(DELAYS, 30.0)
+    assert times[0] == 0
+    assert max(times) <= 30
+    few = bounds_over(PLAIN, [10, 10], DELAYS, [0.0, 15.0], Horizon(30.0, True), "none", seed=1)
+    assert few["rounds"].tolist() == [1, 0]
+    assert advised(few) == 0
+    with pytest.raises(
+        UserError, match=r"T = 20 s: not one global round .* takes 21 s in the mean"
+    ):
+        bounds_over(PLAIN, [10, 10], DELAYS, [0.0], Horizon(20.0, True), "none", seed=1)
+    assert sync_times(DELAYS, 0.5) == [0.0], "no S is longer than T"
+
+
 PLAIN = Constants(smoothness=1.0, gradient=1.0, noise=0.1, dissimilarity=0.01, loss_drop=2.0)
 DELAYS = Delays((np.array([1.0]), np.array([1.0])), np.array([20.0]))
 
 
-@pytest.mark.parametrize(("normalise", "best"), [("printed", (0,)), ("none", (5, 10, 20))])
-def test_bounds_over_sync_times(normalise, best):
+@pytest.mark.parametrize(
+    ("normalise", "best", "largest_rate"),
+    [("printed", (0,), 0.5), ("none", (5, 10, 20), 1.0)],  # 1 / (2 L), 1 / L
+)
+def test_bounds_over_sync_times(normalise, best, largest_rate):
     """Groups that are alike and far from the cloud: whole steps want many iterations."""
     times = [0, 5, 10, 20, 400]
-    table = bounds_over(PLAIN, [10, 10], DELAYS, times, 1000.0, normalise, seed=1)
+    until = Horizon(1000.0, cut_off=False)
+    table = bounds_over(PLAIN, [10, 10], DELAYS, times, until, normalise, seed=1)
     assert advised(table) in best
+    assert table["rate"][0] == pytest.approx(largest_rate), "with so little noise"
     assert table["iterations"].tolist() == [1, 5, 10, 20, 400]
     assert table["rounds"].tolist() == [48, 40, 34, 25, 3]
     assert (table["paper"].diff().dropna() > 0).all(), "(20) is least at S = 0"
@@ -144,11 +194,27 @@ def test_a_race_halves_the_field(scenario, tmp_path):
 
 def test_what_advice_needs(scenario):
     with pytest.raises(UserError, match="'fedavg' has no sync time to advise on; use 'sync-time'"):
-        system_time_s(scenario())
+        horizon(scenario())
     with pytest.raises(UserError, match="learning = 'none': which S is best is a matter of what"):
-        system_time_s(scenario(LINEAR, {"run": {"learning": "none"}}))
+        horizon(scenario(LINEAR, {"run": {"learning": "none"}}))
     with pytest.raises(UserError, match=r"give run.sim_time_s, or"):
-        system_time_s(scenario({"algorithm": LINEAR["algorithm"]}))
+        horizon(scenario({"algorithm": LINEAR["algorithm"]}))
+    with pytest.raises(UserError, match="gradient_bound = 2 gives each group a step size of its"):
+        horizon(scenario(LINEAR, {"algorithm": {"gradient_bound": 2.0}}))
+
+
+@pytest.mark.parametrize(
+    ("sim_time_s", "system_time_s", "expected"),
+    [
+        (60.0, None, Horizon(60.0, cut_off=True)),
+        (None, 50.0, Horizon(50.0, cut_off=False)),
+        (60.0, 50.0, Horizon(50.0, cut_off=False)),
+        (60.0, 70.0, Horizon(60.0, cut_off=True)),
+    ],
+)
+def test_the_time_that_there_is(scenario, sim_time_s, system_time_s, expected):
+    timed = {"run": {"sim_time_s": sim_time_s}, "algorithm": {"system_time_s": system_time_s}}
+    assert horizon(scenario(LINEAR, timed)) == expected
 
 
 def test_constants_of_a_scenario(scenario):
@@ -172,10 +238,19 @@ def test_the_command(scenario, tmp_path):
     command = ["advise", "sync-time", str(tmp_path / "timed.toml"), "--out", str(out)]
     done = CliRunner().invoke(app, [*command, "--samples", "20", "--race", "2", "--rate", "0.3"])
     assert done.exit_code == 0, done.output
+    assert "an S that stays" not in done.output
     assert "by the bound: S = " in done.output
     assert "with step size 0.3" in done.output
     assert (out / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(out / "advice.csv")) == 11
+
+
+def test_bounds_do_not_know_schedules(scenario, tmp_path):
+    ramp = {"algorithm": {"schedule": {"kind": "ramp"}}}
+    (tmp_path / "timed.toml").write_text(scenario(LINEAR, ramp).to_toml())
+    command = ["advise", "sync-time", str(tmp_path / "timed.toml"), "--out", str(tmp_path / "a")]
+    done = CliRunner().invoke(app, [*command, "--samples", "5", "--time", "2"])
+    assert "bounds are for an S that stays; schedule 'ramp' is left to a race" in done.output
 
 
 @pytest.mark.parametrize(
@@ -199,7 +274,7 @@ def test_bad_options(scenario, tmp_path, options, message):
 
 @pytest.mark.filterwarnings("error")
 def test_no_sync_time_alone_is_drawn(tmp_path):
-    table = bounds_over(PLAIN, [10, 10], DELAYS, [0.0], 100.0, "none", seed=1)
+    table = bounds_over(PLAIN, [10, 10], DELAYS, [0.0], Horizon(100.0, True), "none", seed=1)
     draw_advice(table, None, tmp_path / "advice.png")
     assert (tmp_path / "advice.png").is_file()
 
