@@ -44,7 +44,10 @@ def sync_time(
         int, typer.Option(min=5, help="Iterations of a group that are measured.")
     ] = 60,
     race: Annotated[
-        int, typer.Option(min=0, help="Race so many S by short runs, halving them.")
+        int,
+        typer.Option(
+            min=0, help="Race so many S, from 0 to the longest, by short runs, halving them."
+        ),
     ] = 0,
     rates: Annotated[
         list[float] | None,

@@ -4,9 +4,10 @@ Delays are measured on the scenario's network, rounds are drawn from them for ea
 a bound is computed, with the step size at which it is least. (20), the paper's, is least at S = 0
 whatever the delays (``algorithms.sync_time_bounds``); the advice goes by ours, for ``none`` and
 ``fednova`` with losses taken as convex. A bound is made of the worst case, from numbers measured
-where training begins: a race of those that it cannot tell apart, in which the better half goes on
-for twice as long, says more. Bounds are for an S that stays; what races has the scenario's
-schedule.
+where training begins, and on every network so far it was least at S = 0 or near it, where longer S
+learned more. So a race goes through all S, and not only through those that the bound prefers; the
+better half goes on for twice as long. Bounds are for an S that stays; what races has the
+scenario's schedule.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ _PATHS = 5
 """Drawn for each S; numbers are means over them."""
 _RATES = 40
 _SYNC_TIMES = 10
-_NEAR = 2.0
 _LEAST_RATE = 1e-4
 """Of the largest step size that a bound allows."""
 
@@ -180,15 +180,17 @@ class Candidate:
 
 
 def candidates(table: pd.DataFrame, count: int, rates: Sequence[float]) -> list[Candidate]:
-    """Of those whose bound is at most twice the least, ``count`` spread evenly; with every rate.
+    """``count`` S spread evenly from 0 to the longest, the bound's choice among them; every rate.
 
-    So far bounds are no guide: they are made of the worst case. S = 0, the baseline, is among
-    them.
+    The longest is the longest of which a round is sure to end in time.
     """
-    near = table.loc[table["ours"] <= _NEAR * table["ours"].min(), "sync_time_s"].tolist()
-    near = [0.0, *(time_s for time_s in near if time_s > 0)]
-    places = np.linspace(0, len(near) - 1, min(count, len(near))).round().astype(int)
-    return [Candidate(near[place], rate) for place in places for rate in rates]
+    bounded = table.loc[np.isfinite(table["ours"]), "sync_time_s"]
+    times = [0.0, *bounded[bounded > 0].tolist()]
+    places = np.linspace(0, len(times) - 1, min(count, len(times))).round().astype(int)
+    choice = times.index(advised(table))
+    if choice not in places:
+        places[1 + np.argmin(np.abs(places[1:] - choice))] = choice
+    return [Candidate(times[place], rate) for place in places for rate in rates]
 
 
 def race(

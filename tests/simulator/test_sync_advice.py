@@ -167,11 +167,26 @@ def test_bounds_over_sync_times(normalise, best, largest_rate):
     assert (table["paper"].diff().dropna() > 0).all(), "(20) is least at S = 0"
 
 
-def test_candidates_are_those_that_the_bound_cannot_tell_apart():
-    table = pd.DataFrame({"sync_time_s": [0, 1, 2, 3, 4], "ours": [5.0, 1.0, 1.5, 1.9, 2.1]})
-    assert [c.sync_time_s for c in candidates(table, 4, [0.1])] == [0, 1, 2, 3]
-    assert [c.sync_time_s for c in candidates(table, 2, [0.1])] == [0, 3]
-    assert len(candidates(table, 9, [0.1, 1.0])) == 8
+def test_candidates_are_spread_over_all_s_and_the_bounds_choice_is_among_them():
+    times = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    table = pd.DataFrame({"sync_time_s": times, "ours": [5.0, 1.0, 2.0, 3.0, 4.0, np.inf]})
+    assert [c.sync_time_s for c in candidates(table, 3, [0.1])] == [0, 1, 4]
+    assert [c.sync_time_s for c in candidates(table, 2, [0.1])] == [0, 1]
+    assert [c.sync_time_s for c in candidates(table, 9, [0.1, 1.0])] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
+    flat = table.assign(ours=[1.0] * 5 + [np.inf])
+    assert [c.sync_time_s for c in candidates(flat, 3, [0.1])] == [0, 2, 4]
+    assert [c.sync_time_s for c in candidates(flat[:1], 3, [0.1])] == [0]
 
 
 def test_a_race_halves_the_field(scenario, tmp_path):
