@@ -173,15 +173,14 @@ def without_learning(scenario):
 
 
 @pytest.mark.parametrize("command", those(How.BENCHMARK))
-def test_a_benchmark_is_there_and_can_be_read(command, tmp_path):
+def test_a_benchmark_says_what_it_is(command, tmp_path):
+    """And measures nothing then: it takes minutes."""
     words = shlex.split(command)
     program = next(word for word in words if word.startswith("benchmarks/"))
-    code = f"import runpy; runpy.run_path({str(ROOT / program)!r}, run_name='read')"
-    path = f"{ROOT}:{ROOT / 'benchmarks'}"
-    done = subprocess.run(
-        [BIN / "python", "-c", code], cwd=tmp_path, env={"PYTHONPATH": path}, stderr=-1, text=True
-    )
+    asked = [BIN / "python", ROOT / program, "--help"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")
     for word in words:
         assert "scripts/" not in word or (ROOT / word).is_file()
 
