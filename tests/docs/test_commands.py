@@ -1,5 +1,6 @@
 """Every command of README and docs is executed; TABLE says how. The how-to pages have their own test."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ from pages import BIN, ROOT, blocks, commands, copy_tree, run, without_blocks
 
 from selection.alike import AlikeSection
 from simulator.build import build
+from simulator.data.catalog import data_folder, find
+from simulator.errors import UserError
 from simulator.scenario import Scenario
 from simulator.study import Study, runs_of
 
@@ -197,6 +200,14 @@ def test_long_commands(place, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.ns3
 @pytest.mark.parametrize("command", those(How.BENCHMARK))
-def test_benchmarks(command, place):
-    if command.startswith(".venv"):
-        run(command, place)
+def test_benchmarks(command, place, monkeypatch):
+    """With the data of this tree: the copy has none."""
+    if not command.startswith(".venv"):
+        return
+    monkeypatch.setenv("MESHFL_DATA", os.environ.get("MESHFL_DATA", str(ROOT / "data")))
+    if "fashion" in command:
+        try:
+            find("fashion-mnist", data_folder())
+        except UserError as missing:
+            pytest.skip(str(missing))
+    run(command, place)
