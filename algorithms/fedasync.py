@@ -1,6 +1,6 @@
 """FedAsync: two tiers, the cloud mixes each device's update when it comes.
 
-Xie, Koyejo, Gupta, *Asynchronous Federated Optimization*, 2019, Algorithm 1: the scheduler
+Xie, Koyejo, Gupta, *Asynchronous Federated Optimization*, 2019: the scheduler
 triggers devices, the updater mixes, in epoch t,
 
     alpha_t = alpha * s(t - tau),    x_t = (1 - alpha_t) x_{t-1} + alpha_t x_new
@@ -132,8 +132,8 @@ class FedAsync:
         assert self.model is not None
         staleness = self.epoch - order.epoch
         self.epoch += 1
-        weight = self.params.alpha * self.params.staleness.weight(staleness)  # Alg. 1, alpha_t
-        self.model = mix(self.model, update.model, weight)  # Alg. 1, x_t
+        weight = self.params.alpha * self.params.staleness.weight(staleness)  # alpha_t
+        self.model = mix(self.model, update.model, weight)  # x_t
         sim.record(
             tier="update", node=sim.topology.nodes[device].name,
             epoch=self.epoch, staleness=staleness,

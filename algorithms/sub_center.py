@@ -9,6 +9,9 @@
   sub-center and device are two models long. Of SCAFFOLD's two kinds of c_i this is the cheaper: the
   mean gradient of the local steps, read off how far they went. With momentum it cannot be: such a
   scenario is refused. Where steps are clipped, it is what clipping has left.
+  FedExP's public program moreover multiplies epsilon by the number of participants, lets it and the
+  local steps shrink from round to round, clips gradients at 10, and tests the mean of the last two
+  models; none of that is done here (``training.clip_norm = 10`` clips).
 
 What a device keeps moves when its answer counts in a round. If the answer was lost or late, it is
 what it was before, of which the device learns with its next model: one bit, not counted.

@@ -6,6 +6,7 @@ Every event is a transfer that arrives and starts another.
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import tempfile
 import time
@@ -123,4 +124,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator import recorder, runner
+from simulator.errors import UserError
 from simulator.kernel import Simulation
 from simulator.learner import DeferredLearner
 from simulator.scenario import Scenario
@@ -118,4 +120,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -6,6 +6,7 @@ Wall-clock time, median of several calls; reach, delays and sizes as in the 184 
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -138,4 +139,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -6,6 +6,7 @@ Batch 20, 5 or 25 steps a job, random data of the shapes of Fashion-MNIST and Sh
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -110,4 +111,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

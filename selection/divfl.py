@@ -2,7 +2,7 @@
 
 Balakrishnan et al., *Diverse Client Selection for Federated Learning via Submodular
 Maximization*, ICLR 2022: choose S to minimise the sum over all devices k of the distance from k's
-gradient to the nearest gradient in S, greedily (their Eq. 5 and 6). As in their variant without
+gradient to the nearest gradient in S, greedily. As in their variant without
 extra communication, gradients are those of a device's last training, which the gateway has from
 its model, or sketches of them. Devices of which there is none yet come first.
 """

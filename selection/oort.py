@@ -1,10 +1,10 @@
 """Oort: statistical utility times a penalty for slow devices, with exploration.
 
-Lai et al., *Oort: Efficient Federated Learning via Guided Participant Selection*, OSDI 2021,
-Algorithm 1 and Section 4; defaults are those of its program. What is different here:
+Lai et al., *Oort: Efficient Federated Learning via Guided Participant Selection*, OSDI 2021;
+defaults are those of its program. What is different here:
 
 - The loss of a device is the mean over its last local training, so the square root of the mean
-  squared loss of its samples (Eq. 1) is taken to be that mean.
+  squared loss of its samples is taken to be that mean.
 - As in the authors' program, statistical utilities are scaled to [0, 1] over the candidates before
   the bonus for not having been seen for long is added, else that bonus would be nothing.
 - How many take part follows from the gateway's budget, not from a number K: the ranking is as
@@ -118,7 +118,7 @@ class Oort:
         self, sim: Simulation, ledger: Ledger, gateway: NodeId, known: list[NodeId]
     ) -> np.ndarray:
         params, now = self.params, ledger.selections[gateway]
-        statistical = np.array([ledger.num_samples[d] * ledger.losses[d] for d in known])  # Eq. (1)
+        statistical = np.array([ledger.num_samples[d] * ledger.losses[d] for d in known])
         capped = np.minimum(statistical, np.quantile(statistical, params.clip))
         statistical = scaled_to_1(capped, scaled=True)
         last = np.array([max(1, _last_round(ledger, gateway, d)) for d in known])
@@ -126,7 +126,7 @@ class Oort:
         latency = np.array([ledger.latency_s(sim, gateway, d) for d in known])
         preferred = self._preferred_s(ledger, gateway, latency)
         slow = np.minimum(preferred / latency, 1.0) ** params.penalty
-        return statistical * slow  # Eq. (2)
+        return statistical * slow
 
     def _preferred_s(self, ledger: Ledger, gateway: NodeId, latency: np.ndarray) -> float:
         """T; relaxed when less utility is gained than in the window before."""

@@ -1,7 +1,7 @@
 """TiFL: tiers of similar latency, one of them a round.
 
-Chai et al., *TiFL: A Tier-based Federated Learning System*, HPDC 2020, Algorithm 2 (adaptive tier
-selection), as far as a gateway can follow it: a tier is chosen with a probability that grows with
+Chai et al., *TiFL: A Tier-based Federated Learning System*, HPDC 2020, its adaptive tier
+selection, as far as a gateway can follow it: a tier is chosen with a probability that grows with
 its loss, and each choice costs one of its credits. TiFL takes the tiers' test accuracies for that
 probability, on test data of the clients, which nobody has here; the mean of their last training
 losses stands in. Within the tier, devices with the highest loss come first, until the budget is

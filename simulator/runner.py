@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import BaseModel
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from simulator.build import build, with_files
 from simulator.energy import energy_of, totals, write_energy
@@ -197,8 +197,9 @@ class _Run:
         model = self.sim.model
         assert model is not None
         if self.scenario.run.learning != "none":
-            save_file({"model": model}, self.folder / f"{MODEL}.partial")
-            os.replace(self.folder / f"{MODEL}.partial", self.folder / MODEL)
+            partial = self.folder / f"{MODEL}.partial"
+            partial.write_bytes(save({"model": model}))  # save_file's is for its owner alone
+            os.replace(partial, self.folder / MODEL)
         return self._recorder.finish(self._summary(model, used))
 
     def _summary(self, model: torch.Tensor, used: dict[NodeId, Energy]) -> dict[str, Any]:

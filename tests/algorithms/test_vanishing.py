@@ -11,11 +11,22 @@ from algorithms.fedasync import FedAsync, FedAsyncSection
 from algorithms.fedavg import FedAvgSection, fedavg
 from algorithms.rfl_ha import RflHaSection, rfl_ha
 from algorithms.semi_async import SemiAsyncSection, semi_async
+from algorithms.two_level import TwoLevelSection, two_level
+
+
+def hga_fl(rule):
+    cloud, gateway = {"name": "hga-g", "buffer": 1}, {"name": rule}
+    return two_level(
+        TwoLevelSection(cloud=cloud, gateway=gateway, gateway_rounds=2, gateway_timeout_s=30)
+    )
+
 
 ALGORITHMS = {
     "async-hfl": lambda: AsyncHFL(AsyncHFLSection(updates_per_upload=2, device_timeout_s=30)),
     "fedavg": lambda: fedavg(FedAvgSection(gateway_timeout_s=30)),
     "rfl-ha": lambda: rfl_ha(RflHaSection(gateway_rounds=2, gateway_timeout_s=30)),
+    "hga-fl": lambda: hga_fl("s-dyn"),
+    "hga-g over s-scaffold-exp": lambda: hga_fl("s-scaffold-exp"),
     "semi-async": lambda: semi_async(
         SemiAsyncSection(period_s=20, gateway_periods=2, device_timeout_s=30)
     ),

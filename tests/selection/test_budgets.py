@@ -32,6 +32,14 @@ ALGORITHMS = [
         "name": "semi-async", "period_s": 2.0, "gateway_periods": 2, "device_timeout_s": 4.0,
         "cloud_timeout_s": 15.0, "absent": "repeat",
     },
+    {
+        "name": "two-level", "gateway_rounds": 2, "gateway_timeout_s": 4.0, "cloud_timeout_s": 15.0,
+        "cloud": {"name": "hga-g", "buffer": 1}, "gateway": {"name": "s-dyn"},
+    },
+    {
+        "name": "two-level", "gateway_rounds": 2, "gateway_timeout_s": 4.0, "cloud_timeout_s": 3.0,
+        "cloud": {"name": "sync-avg"}, "gateway": {"name": "s-scaffold-exp"},
+    },
     {"name": "fedasync", "device_timeout_s": 4.0},
     {"name": "fedasync", "device_timeout_s": 4.0, "concurrency": 2, "turns": "longest-idle"},
 ]  # fmt: skip

@@ -54,6 +54,12 @@ def test_a_run_gives_frames(results):
     assert results.scenario.run.seed == summary["seed"]
 
 
+def test_who_may_read_one_file_of_a_run_may_read_all(results):
+    modes = {path.name: oct(path.stat().st_mode) for path in results.folder.iterdir()}
+    assert "model.safetensors" in modes
+    assert len(set(modes.values())) == 1, modes
+
+
 def test_events_are_the_lines_of_the_log(results):
     events = results.events
     lines = (results.folder / "events.log").read_text().splitlines()
