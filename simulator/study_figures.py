@@ -239,7 +239,7 @@ def _sweep(study: Study, sweep: Sweep, table: pd.DataFrame, look: Look) -> Figur
     axes.set(xlabel=sweep.label, ylabel=label, xscale="log")
     if np.isfinite(list(lines.values())).any():
         axes.set_yscale("log")
-    look.title(axes, study.title)
+    look.title(figure, study.title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=look.small)
     return figure
