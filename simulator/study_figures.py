@@ -236,8 +236,9 @@ def _sweep(study: Study, sweep: Sweep, table: pd.DataFrame, look: Look) -> Figur
             axes.axvline(at, color=COLOURS[i % len(COLOURS)], lw=1, ls=":")
             spot, where = (at, 0.02), ("data", "axes fraction")
             axes.annotate(f" {at:.2g}", spot, xycoords=where, fontsize=look.small)
-    axes.set(xlabel=sweep.label, ylabel=label, xscale="log")
-    if np.isfinite(list(lines.values())).any():
+    axes.set(xlabel=sweep.label, ylabel=label)
+    _logarithmic(axes)
+    if column == "seconds" and np.isfinite(list(lines.values())).any():
         axes.set_yscale("log")
     look.title(figure, study.title)
     axes.grid(alpha=0.3)
