@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from algorithms.migration import Decision, Migration, Move
 from algorithms.ring_order import RingOrder
-from algorithms.rounds import GatewayUpdate, Weights, mean_of
+from algorithms.rounds import GatewayUpdate, StatelessRule, Weights, mean_of
 from simulator.events import Alarm, Arrived, Event, Job, Lost, Trained, Update
 from simulator.kernel import Simulation
 from simulator.units import NodeId
@@ -23,19 +23,12 @@ _BYTES_PER_MEMBER = 4
 
 
 @dataclass
-class LocalSteps:
+class LocalSteps(StatelessRule):
     """A rule for rounds of a gateway: K plain steps, and the group's mean."""
 
     steps: int | None
     rate: float | None
     weights: Weights
-    vectors: ClassVar[int] = 1
-
-    def begin(self, devices: list[NodeId]) -> None:
-        pass
-
-    def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
-        return None
 
     def job(
         self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object

@@ -94,11 +94,9 @@ class GatewayRule(Protocol):
         ...
 
 
-@dataclass
-class SampleMean:
-    """FedAvg's mean by samples; with a pull, FedProx."""
+class StatelessRule:
+    """Of a GatewayRule, what is the same for all that keep nothing and send the model alone."""
 
-    proximal: float = 0.0
     vectors: ClassVar[int] = 1
 
     def begin(self, devices: list[NodeId]) -> None:
@@ -106,6 +104,13 @@ class SampleMean:
 
     def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
         return None
+
+
+@dataclass
+class SampleMean(StatelessRule):
+    """FedAvg's mean by samples; with a pull, FedProx."""
+
+    proximal: float = 0.0
 
     def job(
         self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: object

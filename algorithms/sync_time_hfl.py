@@ -36,11 +36,17 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from algorithms.rounds import GatewayRounds, GatewayUpdate, Gathering, Order
+from algorithms.rounds import (
+    GatewayRounds,
+    GatewayUpdate,
+    Gathering,
+    Order,
+    StatelessRule,
+)
 from algorithms.rules import weighted_mean
 from algorithms.sync_cloud import CloudDeadline
 from algorithms.sync_schedule import (
@@ -127,18 +133,11 @@ def remark_3_rate(iterations: int, groups: int, gradient_bound: float) -> float:
 
 
 @dataclass
-class OneStepMean:
+class OneStepMean(StatelessRule):
     """A local iteration: each device makes one step, the gateway takes the plain mean."""
 
     rates: dict[NodeId, float] = field(default_factory=dict)
     """By gateway: its devices' step size, if it is not [training]'s."""
-    vectors: ClassVar[int] = 1
-
-    def begin(self, devices: list[NodeId]) -> None:
-        pass
-
-    def control(self, model: torch.Tensor, devices: list[NodeId]) -> torch.Tensor | None:
-        return None
 
     def job(
         self, device: NodeId, model: torch.Tensor, control: torch.Tensor | None, tag: Order
