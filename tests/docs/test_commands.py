@@ -43,7 +43,8 @@ class How(Enum):
 
 TABLE = [  # the first that fits the whole command
     (
-        r"meshfl ((show|study|sweep|report|export|topology|network profile)|[a-z -]+ [A-Z]+)",
+        r"meshfl ((show|study|sweep|report|export|topology|network profile|advise (sync-time|topology))"
+        r"|[a-z -]+ [A-Z]+)",
         How.HELP,
     ),
     (r"bash scripts/test\.sh", How.ELSEWHERE),  # .ci/run; test_setup.py
@@ -59,7 +60,7 @@ TABLE = [  # the first that fits the whole command
     (r"meshfl topology generate .* (\S+-\d+)\.json", How.ELSEWHERE),  # test_nycmesh.py
     (r"meshfl sweep scripts/studies/digits-\S+ .*", How.RUN),
     (r"meshfl study scripts/\S+.*", How.STUDY),
-    (r"meshfl (run|advise sync-time) scripts/studies/\S+.*", How.SCENARIO),
+    (r"meshfl (run|show|advise sync-time) scripts/studies/\S+.*", How.SCENARIO),
     (r"meshfl advise bounds runs/\S+", How.ELSEWHERE),  # test_sync_advice.py
     (r"meshfl advise (sync-time|topology) scripts/\S+.*", How.RUN),
     (
