@@ -115,7 +115,7 @@ class Study(Section):
         if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
             return content
         _check_grid(grid)
-        if not (isinstance(variants, list) and all(isinstance(v, dict) for v in variants)):
+        if not (isinstance(variants, list) and all(map(_may_be_moved, variants))):
             return content
         over = [_at(variant, point) for variant in variants for point in points(grid)]
         return content | {"variants": over}
@@ -283,6 +283,13 @@ def _check_grid(grid: dict[str, list[Any]]) -> None:
                 raise ValueError(f'grid."{key}": {value} is given twice')
 
 
+def _may_be_moved(variant: Any) -> bool:
+    """Whether it has what a point of the grid is added to, of the right types."""
+    if not isinstance(variant, dict) or not isinstance(variant.get("change", {}), dict):
+        return False
+    return bool(variant.get("name")) and isinstance(variant["name"], str)
+
+
 def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
     change = variant.get("change", {})
     for key, value in point.items():
@@ -290,7 +297,7 @@ def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
         for part in reversed(key.split(".")):
             nested = {part: nested}
         change = laid_over(change, nested)
-    return variant | {"name": variant.get("name", "") + suffix(point), "change": change}
+    return variant | {"name": variant["name"] + suffix(point), "change": change}
 
 
 @dataclass(frozen=True)

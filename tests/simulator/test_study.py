@@ -244,6 +244,26 @@ def test_bad_studies_are_refused_before_anything_is_written(study, old, new, mes
     assert not (study.parent / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "Two rounds"', "name = 5", r"variants\.1\.name: 5 should be a valid string"),
+        ('name = "Two rounds"\n', "", r"variants\.1\.name: missing"),
+        (
+            'name = "Two rounds"',
+            'name = ""',
+            r"variants\.1\.name: '' String should have at least 1",
+        ),
+        ("published = 2.5", 'change = "x"', r"variants\.1\.change: 'x' should be a valid dict"),
+    ],
+)
+def test_bad_variants_are_told_as_without_a_grid(study, old, new, message):
+    text, _, _ = STUDY.partition("[variants.change")
+    study.write_text(text.replace(old, new) + '[grid]\n"training.learning_rate" = [0.1, 0.2]\n')
+    with pytest.raises(UserError, match=message):
+        Study.load(study)
+
+
 def test_a_variant_may_have_a_target_and_a_reference_of_its_own(study):
     study.write_text(
         STUDY.replace("published = 2.5", 'published = 2.5\nreference = "Two rounds"')
