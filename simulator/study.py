@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -160,6 +161,9 @@ class Study(Section):
             raise ValueError(f"tuning.seeds: {min(both)} is one of the study's; take others")
         if self.sweep is not None and len(self.grid.keys() - {self.tuned}) != 1:
             raise ValueError("sweep is for a grid of one key, besides the tuned one")
+        if self.sweep is not None:
+            (key,) = self.grid.keys() - {self.tuned}
+            _check_axis(key, self.grid[key])
         known = self.stems
         for name in self.published_best:
             if not any(stem == name or stem.startswith(f"{name}, ") for stem in known):
@@ -281,6 +285,17 @@ def _check_grid(grid: dict[str, list[Any]]) -> None:
         for value in values:
             if values.count(value) > 1:
                 raise ValueError(f'grid."{key}": {value} is given twice')
+
+
+def _check_axis(key: str, values: Sequence[Any]) -> None:
+    """Now, and not when all is run and sweep.png is drawn."""
+    for value in values:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 < value < inf):
+            raise ValueError(
+                f'sweep draws over grid."{key}" on a logarithmic axis, and {value!r} is no number '
+                "above 0; take sweep or that value out"
+            )
 
 
 def _may_be_moved(variant: Any) -> bool:
