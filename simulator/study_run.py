@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -79,7 +78,7 @@ class Conductor:
             return carry_out(runs, out, self._engine, self._jobs)
         except KeyboardInterrupt:
             say(self._console, f"interrupted; the same command continues the study in {out}")
-            sys.exit(_INTERRUPTED)
+            raise SystemExit(_INTERRUPTED) from None  # the word about it is said
 
     def _report(self, study: Study, runs: list[Run]) -> None:
         if not runs:

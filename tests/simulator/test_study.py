@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from simulator.cli import app
+from simulator.cli import app, main
 from simulator.errors import UserError
 from simulator.runner import start
 from simulator.scenario import Scenario
@@ -242,6 +242,24 @@ def test_bad_studies_are_refused_before_anything_is_written(study, old, new, mes
     assert isinstance(done.exception, UserError)
     assert re.search(message, str(done.exception), re.S), str(done.exception)
     assert not (study.parent / "out").exists()
+
+
+def test_an_interrupt_has_one_word(study, monkeypatch, capsys):
+    """Not also that it was stopped at once: the runs have been saved."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulator.study_run.carry_out", interrupted)
+    monkeypatch.setattr(
+        "sys.argv", ["meshfl", "sweep", str(study), "--out", str(study.parent / "o")]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    told = capsys.readouterr()
+    assert "interrupted; the same command continues the study" in told.out
+    assert "stopped at once" not in told.err
 
 
 @pytest.mark.parametrize(
