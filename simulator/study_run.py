@@ -10,7 +10,7 @@ from rich.console import Console
 
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import alone_in, make_folder
-from simulator.recorder import SUMMARY
+from simulator.recorder import SCENARIO, SUMMARY
 from simulator.saying import say
 from simulator.study import Run, Study, Tuning, check_done, laid_over, runs_of
 from simulator.sweeps import Engine
@@ -33,6 +33,8 @@ class Conductor:
         """The table has all variants that are done, also those that were not asked for now."""
         study = Study.load(file).with_settings(settings)
         runs = runs_of(study, file, self._out)
+        if (self._out / SCENARIO).is_file():
+            raise UserError(f"{self._out}: holds a run, not a study; choose another --out")
         if study.tuning is not None:
             chosen = self._tune(study, study.tuning, file, only)
             runs = [run for run in runs if run.variant in chosen]

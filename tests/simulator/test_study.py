@@ -244,6 +244,16 @@ def test_bad_studies_are_refused_before_anything_is_written(study, old, new, mes
     assert not (study.parent / "out").exists()
 
 
+def test_a_study_does_not_move_into_a_run(study):
+    """For which the folder would be taken no more: a study's is drawn and exported as a whole."""
+    (first, *_) = runs_of(Study.load(study), study, study.parent)
+    start(first.scenario, first.base, study.parent / "out")
+    before = sorted((study.parent / "out").rglob("*"))
+    with pytest.raises(UserError, match="out: holds a run, not a study; choose another --out"):
+        raise conduct(study).exception
+    assert sorted((study.parent / "out").rglob("*")) == before
+
+
 def test_an_interrupt_has_one_word(study, monkeypatch, capsys):
     """Not also that it was stopped at once: the runs have been saved."""
 
