@@ -311,3 +311,11 @@ def test_bounds_of_a_run(scenario, run_in, tmp_path):
     assert fedavg
     wrong = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "fedavg")])
     assert "bounds are for runs of sync-time" in str(wrong.exception)
+
+
+def test_a_run_too_short_for_bounds(scenario, run_in, tmp_path):
+    """Its table has no row of a group, and none of such a row's columns."""
+    run_in(scenario(LINEAR, {"run": {"sim_time_s": 0.5}}), "run")
+    told = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "run")])
+    assert isinstance(told.exception, UserError)
+    assert "no global round was finished" in str(told.exception)
