@@ -249,13 +249,14 @@ def test_constants_of_a_scenario(scenario):
 
 def test_the_command(scenario, tmp_path):
     (tmp_path / "timed.toml").write_text(scenario(LINEAR).to_toml())
-    out = tmp_path / "advice"
+    out = tmp_path / ("advice" * 30)
     command = ["advise", "sync-time", str(tmp_path / "timed.toml"), "--out", str(out)]
     done = CliRunner().invoke(app, [*command, "--samples", "20", "--race", "2", "--rate", "0.3"])
     assert done.exit_code == 0, done.output
     assert "an S that stays" not in done.output
     assert "by the bound: S = " in done.output
     assert "with step size 0.3" in done.output
+    assert f"written: {out / 'advice.csv'}" in done.output, "whole, to be copied"
     assert (out / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(out / "advice.csv")) == 11
 
