@@ -14,6 +14,7 @@ from rich.table import Table
 
 from simulator.errors import UserError
 from simulator.folders import make_folder
+from simulator.saying import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +94,8 @@ def sync_time(
     if heats is not None:
         best = sync_advice.winner(heats)
         _say(f"by the race: S = {best.sync_time_s:g} s with step size {best.rate:g}")
-    _say(f"written: {folder / 'advice.csv'}")
-    _say(f"written: {folder / 'advice.png'}")
+    say(console, f"written: {folder / 'advice.csv'}")
+    say(console, f"written: {folder / 'advice.png'}")
 
 
 @advise_app.command()
@@ -166,8 +167,8 @@ def topology(
         best = advice.winner(heats)
         _say(f"by the race: {best.topology} with step size {best.rate:g}")
     advice.draw_advice(facts, costs, heats, target, reading, folder / "advice.png")
-    _say(f"written: {folder / 'advice.csv'}")
-    _say(f"written: {folder / 'advice.png'}")
+    say(console, f"written: {folder / 'advice.csv'}")
+    say(console, f"written: {folder / 'advice.png'}")
 
 
 def _topologies_table(table: pd.DataFrame, title: str) -> Table:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TENSORBOARD = "tensorboard"
 EXPERIMENT = "meshfl"
 _TAG = "meshfl.run_sha256"
+_LOG = "events.out.tfevents"
+"""What the names of TensorBoard's files begin with."""
 _BATCH = 100
 """MLflow takes no more parameters at once, and no longer ones than this:"""
 _LONGEST = 500
@@ -61,7 +63,8 @@ def _points_of(curve: pd.DataFrame, prefix: str, names: list[str]) -> Iterator[P
 def export(folders: Sequence[Path], target: str, out: Path, uri: str) -> Iterator[str]:
     """Every run in the folders; where each of them is now."""
     found = [run for folder in folders for run in _runs_in(folder)]
-    runs = [Results.load(run) for run in found]
+    once = {run.resolve(): run for run in found}
+    runs = [Results.load(run) for run in once.values()]
     for name, results in zip(labels(runs), runs, strict=True):
         if target == "tensorboard":
             yield str(to_tensorboard(results, out / name))
@@ -112,6 +115,7 @@ def to_tensorboard(results: Results, out: Path) -> Path:
     simulated time.
     """
     writer_class = require("tensorboard").SummaryWriter
+    _check_replaceable(out)
     make_folder(out.parent, out)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
         draft = Path(made) / "log"
@@ -122,6 +126,16 @@ def to_tensorboard(results: Results, out: Path) -> Path:
         shutil.rmtree(out, ignore_errors=True)
         os.replace(draft, out)
     return out
+
+
+def _check_replaceable(out: Path) -> None:
+    """With -o at the folder of the runs, a run itself would be what was there."""
+    is_log = out.is_dir() and all(path.name.startswith(_LOG) for path in out.iterdir())
+    if out.exists() and not is_log:
+        raise UserError(
+            f"{out}: is there already, and is no log of TensorBoard that could be replaced; "
+            "choose another -o"
+        )
 
 
 def to_mlflow(results: Results, uri: str, name: str) -> str:

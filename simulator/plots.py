@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulator.figures import COLOURS, SCREEN, Look
+from simulator.folders import make_folder
 from simulator.parts import BYTE_KINDS
 from simulator.results import Results, labels
 
@@ -19,7 +20,7 @@ def plot_runs(folders: list[Path], out: Path, look: Look = SCREEN) -> list[Path]
     """accuracy and bytes of some runs, into ``out``; only bytes without learning."""
     runs = [Results.load(folder) for folder in folders]
     names = labels(runs)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, out)
     scored = [(run, label) for run, label in zip(runs, names, strict=True) if run.learned]
     written = []
     with look.used():

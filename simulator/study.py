@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -115,7 +116,7 @@ class Study(Section):
         if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
             return content
         _check_grid(grid)
-        if not (isinstance(variants, list) and all(isinstance(v, dict) for v in variants)):
+        if not (isinstance(variants, list) and all(map(_may_be_moved, variants))):
             return content
         over = [_at(variant, point) for variant in variants for point in points(grid)]
         return content | {"variants": over}
@@ -160,6 +161,9 @@ class Study(Section):
             raise ValueError(f"tuning.seeds: {min(both)} is one of the study's; take others")
         if self.sweep is not None and len(self.grid.keys() - {self.tuned}) != 1:
             raise ValueError("sweep is for a grid of one key, besides the tuned one")
+        if self.sweep is not None:
+            (key,) = self.grid.keys() - {self.tuned}
+            _check_axis(key, self.grid[key])
         known = self.stems
         for name in self.published_best:
             if not any(stem == name or stem.startswith(f"{name}, ") for stem in known):
@@ -283,6 +287,24 @@ def _check_grid(grid: dict[str, list[Any]]) -> None:
                 raise ValueError(f'grid."{key}": {value} is given twice')
 
 
+def _check_axis(key: str, values: Sequence[Any]) -> None:
+    """Now, and not when all is run and sweep.png is drawn."""
+    for value in values:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 < value < inf):
+            raise ValueError(
+                f'sweep draws over grid."{key}" on a logarithmic axis, and {value!r} is no number '
+                "above 0; take sweep or that value out"
+            )
+
+
+def _may_be_moved(variant: Any) -> bool:
+    """Whether it has what a point of the grid is added to, of the right types."""
+    if not isinstance(variant, dict) or not isinstance(variant.get("change", {}), dict):
+        return False
+    return bool(variant.get("name")) and isinstance(variant["name"], str)
+
+
 def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
     change = variant.get("change", {})
     for key, value in point.items():
@@ -290,7 +312,7 @@ def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
         for part in reversed(key.split(".")):
             nested = {part: nested}
         change = laid_over(change, nested)
-    return variant | {"name": variant.get("name", "") + suffix(point), "change": change}
+    return variant | {"name": variant["name"] + suffix(point), "change": change}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import alone_in, make_folder
-from simulator.recorder import SUMMARY
+from simulator.recorder import SCENARIO, SUMMARY
 from simulator.saying import say
 from simulator.study import Run, Study, Tuning, check_done, laid_over, runs_of
 from simulator.sweeps import Engine
@@ -34,6 +33,8 @@ class Conductor:
         """The table has all variants that are done, also those that were not asked for now."""
         study = Study.load(file).with_settings(settings)
         runs = runs_of(study, file, self._out)
+        if (self._out / SCENARIO).is_file():
+            raise UserError(f"{self._out}: holds a run, not a study; choose another --out")
         if study.tuning is not None:
             chosen = self._tune(study, study.tuning, file, only)
             runs = [run for run in runs if run.variant in chosen]
@@ -79,7 +80,7 @@ class Conductor:
             return carry_out(runs, out, self._engine, self._jobs)
         except KeyboardInterrupt:
             say(self._console, f"interrupted; the same command continues the study in {out}")
-            sys.exit(_INTERRUPTED)
+            raise SystemExit(_INTERRUPTED) from None  # the word about it is said
 
     def _report(self, study: Study, runs: list[Run]) -> None:
         if not runs:

@@ -35,14 +35,14 @@ def bounds_of_run(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{folder}: bounds are for one step size of all groups; with algorithm.gradient_bound "
             "each of this run's has its own"
         )
-    constants, members = estimate_constants(scenario, folder)
     groups = result.metrics[result.metrics["tier"] == "group"]
+    if groups.empty:  # nor has the table the groups' columns
+        raise _nothing(folder)
+    constants, members = estimate_constants(scenario, folder)
     rounds = groups.pivot(index="epoch", columns="node", values="iterations")
     rounds = rounds.reindex(columns=list(members)).dropna().astype(int)
     if rounds.empty:
-        raise UserError(
-            f"{folder}: no global round was finished, with all groups; nothing to bound"
-        )
+        raise _nothing(folder)
     rate, sizes = scenario.training.learning_rate, list(members.values())
     iterations, most = rounds.to_numpy().tolist(), rounds.max().tolist()
     rows = [_lemma(groups, node, rate, constants.gradient, sizes) for node in rounds.columns]
@@ -63,6 +63,13 @@ def bounds_of_run(folder: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         "global rounds": len(rounds), "mean t": float(rounds.to_numpy().mean()),
     }  # fmt: skip
     return pd.DataFrame(rows), facts
+
+
+def _nothing(folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: no global round was finished, with all groups; nothing to bound: run it for "
+        "longer"
+    )
 
 
 def _row(name: str, terms: Terms) -> dict[str, Any]:

@@ -103,6 +103,12 @@ def test_plot_and_compare(finished):
     assert "not reached" in good("compare", "a", "b", "--target", "0.999", cwd=finished)
 
 
+def test_pictures_have_no_place_in_a_file(finished):
+    (finished / "file").write_text("mine")
+    bad("(File exists: file); choose another --out", "plot", "a", "-o", "file", cwd=finished)
+    assert (finished / "file").read_text() == "mine"
+
+
 def test_paths_stand_as_they_are(finished):
     """Also in a narrow terminal, and with brackets: somebody copies them."""
     place = "[bold]" + "-of-both" * 12

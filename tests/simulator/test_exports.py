@@ -1,5 +1,6 @@
 """What TensorBoard and MLflow read is what the tables say, once."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 from simulator import Results, run
 from simulator.cli import app
 from simulator.errors import UserError
-from simulator.exports import points, to_mlflow, to_tensorboard
+from simulator.exports import export, points, to_mlflow, to_tensorboard
 from simulator.runner import resume, start
 
 
@@ -86,6 +87,30 @@ def test_the_command_takes_runs_and_studies(tmp_path, scenario):
     for name in ("seed-1", "seed-2"):
         there = Results.load(study / "a" / name)
         assert curves_in(log / name)["accuracy"] == curve_of(there, "accuracy")
+
+
+@pytest.mark.parametrize("out", ["", "other/.."])
+def test_a_run_is_not_taken_for_an_old_log(results, tmp_path, out):
+    """Its log would be named as the run is, and lie where the run lies."""
+    pytest.importorskip("tensorboard")
+    folder = shutil.copytree(results.folder, tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    command = ["export", str(folder), "--to", "tensorboard", "-o", str(tmp_path / out)]
+    told = CliRunner().invoke(app, command)
+    assert isinstance(told.exception, UserError)
+    assert "no log of TensorBoard" in str(told.exception)
+    assert Results.load(folder).curve.equals(results.curve)
+
+
+def test_a_run_that_is_named_twice_is_written_once(results, tmp_path):
+    pytest.importorskip("tensorboard")
+    folder = shutil.copytree(results.folder, tmp_path / "run")
+    named = [folder, tmp_path / "." / "run", folder / ".." / "run"]
+    assert list(export(named, "tensorboard", tmp_path / "log", "")) == [
+        str(tmp_path / "log" / "run")
+    ]
+    assert curves_in(tmp_path / "log" / "run")["accuracy"] == curve_of(results, "accuracy")
+    assert Results.load(folder).curve.equals(results.curve)
 
 
 @pytest.mark.parametrize("target", ["tensorboard", "mlflow"])

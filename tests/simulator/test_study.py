@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from simulator.cli import app
+from simulator.cli import app, main
 from simulator.errors import UserError
 from simulator.runner import start
 from simulator.scenario import Scenario
@@ -242,6 +242,54 @@ def test_bad_studies_are_refused_before_anything_is_written(study, old, new, mes
     assert isinstance(done.exception, UserError)
     assert re.search(message, str(done.exception), re.S), str(done.exception)
     assert not (study.parent / "out").exists()
+
+
+def test_a_study_does_not_move_into_a_run(study):
+    """For which the folder would be taken no more: a study's is drawn and exported as a whole."""
+    (first, *_) = runs_of(Study.load(study), study, study.parent)
+    start(first.scenario, first.base, study.parent / "out")
+    before = sorted((study.parent / "out").rglob("*"))
+    with pytest.raises(UserError, match="out: holds a run, not a study; choose another --out"):
+        raise conduct(study).exception
+    assert sorted((study.parent / "out").rglob("*")) == before
+
+
+def test_an_interrupt_has_one_word(study, monkeypatch, capsys):
+    """Not also that it was stopped at once: the runs have been saved."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulator.study_run.carry_out", interrupted)
+    monkeypatch.setattr(
+        "sys.argv", ["meshfl", "sweep", str(study), "--out", str(study.parent / "o")]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    told = capsys.readouterr()
+    assert "interrupted; the same command continues the study" in told.out
+    assert "stopped at once" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "Two rounds"', "name = 5", r"variants\.1\.name: 5 should be a valid string"),
+        ('name = "Two rounds"\n', "", r"variants\.1\.name: missing"),
+        (
+            'name = "Two rounds"',
+            'name = ""',
+            r"variants\.1\.name: '' String should have at least 1",
+        ),
+        ("published = 2.5", 'change = "x"', r"variants\.1\.change: 'x' should be a valid dict"),
+    ],
+)
+def test_bad_variants_are_told_as_without_a_grid(study, old, new, message):
+    text, _, _ = STUDY.partition("[variants.change")
+    study.write_text(text.replace(old, new) + '[grid]\n"training.learning_rate" = [0.1, 0.2]\n')
+    with pytest.raises(UserError, match=message):
+        Study.load(study)
 
 
 def test_a_variant_may_have_a_target_and_a_reference_of_its_own(study):

@@ -136,6 +136,15 @@ def test_a_sweep_has_a_figure(conduct):
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("value", ["0.0", "'a'", "inf"])
+def test_a_sweep_is_over_what_an_axis_can_have(tmp_path, value):
+    """It was told when all runs were done, or the value's points were missing."""
+    path = tmp_path / "study.toml"
+    path.write_text(SWEEP.replace("10.0]", f"{value}]"))
+    with pytest.raises(UserError, match=f'grid."compute.delay_s" .* {value} is no number above 0'):
+        Study.load(path)
+
+
 def test_a_sweep_of_which_none_reaches_the_target(conduct):
     out = conduct(SWEEP, {"run": {"target": 1.0}})
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")

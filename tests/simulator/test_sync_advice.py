@@ -249,13 +249,14 @@ def test_constants_of_a_scenario(scenario):
 
 def test_the_command(scenario, tmp_path):
     (tmp_path / "timed.toml").write_text(scenario(LINEAR).to_toml())
-    out = tmp_path / "advice"
+    out = tmp_path / ("advice" * 30)
     command = ["advise", "sync-time", str(tmp_path / "timed.toml"), "--out", str(out)]
     done = CliRunner().invoke(app, [*command, "--samples", "20", "--race", "2", "--rate", "0.3"])
     assert done.exit_code == 0, done.output
     assert "an S that stays" not in done.output
     assert "by the bound: S = " in done.output
     assert "with step size 0.3" in done.output
+    assert f"written: {out / 'advice.csv'}" in done.output, "whole, to be copied"
     assert (out / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(out / "advice.csv")) == 11
 
@@ -311,3 +312,11 @@ def test_bounds_of_a_run(scenario, run_in, tmp_path):
     assert fedavg
     wrong = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "fedavg")])
     assert "bounds are for runs of sync-time" in str(wrong.exception)
+
+
+def test_a_run_too_short_for_bounds(scenario, run_in, tmp_path):
+    """Its table has no row of a group, and none of such a row's columns."""
+    run_in(scenario(LINEAR, {"run": {"sim_time_s": 0.5}}), "run")
+    told = CliRunner().invoke(app, ["advise", "bounds", str(tmp_path / "run")])
+    assert isinstance(told.exception, UserError)
+    assert "no global round was finished" in str(told.exception)
