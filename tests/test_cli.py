@@ -21,7 +21,7 @@ MESHFL = str(Path(sys.executable).parent / "meshfl")
 FEDAVG = str(ROOT / "scripts/scenarios/fedavg-tree-30.toml")
 SHORT = ["--set", "run.epochs=3", "--set", "training.epochs=1"]
 LONG = [
-    *("--set", "run.epochs=150", "--set", "training.epochs=1"),
+    *("--set", "run.epochs=500", "--set", "training.epochs=1"),
     *("--set", "algorithm.gateway_rounds=1", "--set", "record.checkpoint_every_s=0.1"),
 ]
 
@@ -172,12 +172,16 @@ def start(folder, *arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(path, process, seconds=60):
+def wait_for(path, process, seconds=60, other_than=None):
     end = time.monotonic() + seconds
-    while not path.exists():
+    while written_at(path) in (None, other_than):
         assert process.poll() is None, "the run was over too soon"
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def written_at(path):
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +193,12 @@ def undisturbed(tmp_path_factory):
 
 def test_killed_and_resumed_as_if_never_killed(tmp_path, undisturbed):
     folder = tmp_path / "run"
-    process = start(folder)
+    process, before = start(folder), None
     for _ in range(2):
-        wait_for(folder / "checkpoint.safetensors", process)
-        time.sleep(0.2)
+        wait_for(folder / "checkpoint.safetensors", process, other_than=before)
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        before = written_at(folder / "checkpoint.safetensors")
         assert not (folder / "summary.json").exists()
         command = [MESHFL, "resume", str(folder)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,12 +72,21 @@ def give_up(tasks: Sequence[Task]) -> None:
 def notes_in(out: Path) -> Iterator[Path]:
     """A folder for the notes of a sweep into ``out``, which goes with the sweep."""
     _clear(out)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=out)).resolve()
-    try:
-        with alone_in(folder, "sweeping"):
+    with ExitStack() as held:
+        folder = _own(out, held)
+        try:
             yield folder
-    finally:
-        _remove(folder)
+        finally:
+            _remove(folder)
+
+
+def _own(out: Path, held: ExitStack) -> Path:
+    """Until it is locked, a sweep that begins at the same time may clear it away."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=out)).resolve()
+        with suppress(FolderBusy, FileNotFoundError):
+            held.enter_context(alone_in(folder, "sweeping"))
+            return folder
 
 
 def _clear(out: Path) -> None:
