@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -10,7 +12,7 @@ from rich.console import Console
 
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import alone_in, make_folder
-from simulator.recorder import SCENARIO, SUMMARY
+from simulator.recorder import SCENARIO, STUDY, SUMMARY
 from simulator.saying import say
 from simulator.study import Run, Study, Tuning, check_done, laid_over, runs_of
 from simulator.sweeps import Engine
@@ -33,8 +35,7 @@ class Conductor:
         """The table has all variants that are done, also those that were not asked for now."""
         study = Study.load(file).with_settings(settings)
         runs = runs_of(study, file, self._out)
-        if (self._out / SCENARIO).is_file():
-            raise UserError(f"{self._out}: holds a run, not a study; choose another --out")
+        _check_free(self._out, study.title)
         if study.tuning is not None:
             chosen = self._tune(study, study.tuning, file, only)
             runs = [run for run in runs if run.variant in chosen]
@@ -96,6 +97,17 @@ class Conductor:
             console.print(finding.text, highlight=False, markup=False)
         for path in write(study, runs, self._out):
             say(console, f"written: {path}")
+
+
+def _check_free(out: Path, title: str) -> None:
+    """What is there already is the study's own."""
+    if (out / SCENARIO).is_file():
+        raise UserError(f"{out}: holds a run, not a study; choose another --out")
+    there = title
+    with suppress(OSError, ValueError, KeyError, TypeError):  # then it is written anew
+        there = json.loads((out / STUDY).read_text())["title"]
+    if there != title:
+        raise UserError(f"{out}: holds the study {there!r}, not {title!r}; choose another --out")
 
 
 def _wanted(study: Study, runs: list[Run], only: list[str]) -> list[Run]:

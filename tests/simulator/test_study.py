@@ -254,6 +254,17 @@ def test_a_study_does_not_move_into_a_run(study):
     assert sorted((study.parent / "out").rglob("*")) == before
 
 
+def test_a_study_does_not_move_into_another_ones_folder(study):
+    """A report of the folder would mix the runs of both."""
+    assert conduct(study).exit_code == 0
+    told = (study.parent / "out/study.json").read_text()
+    study.write_text(STUDY.replace("title = ", 'title = "Not " # '))
+    message = "out: holds the study .*, not 'Not '; choose another --out"
+    with pytest.raises(UserError, match=message):
+        raise conduct(study).exception
+    assert (study.parent / "out/study.json").read_text() == told
+
+
 def test_an_interrupt_has_one_word(study, monkeypatch, capsys):
     """Not also that it was stopped at once: the runs have been saved."""
 
