@@ -244,6 +244,17 @@ TAGS = ("kind", "name")
 """The keys that choose among the sections of a union."""
 
 
+def flattened(table: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """By dotted key its value."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{before}{key}.")
+        else:
+            flat[before + key] = value
+    return flat
+
+
 def lay_over(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     path, parsed = key.strip().split("."), value_of(value)

@@ -26,7 +26,7 @@ from simulator.folders import slug
 from simulator.recorder import SCENARIO, STUDY, SUMMARY, write_text
 from simulator.results import Results
 from simulator.same import holds
-from simulator.scenario import TAGS, Scenario, explain_all, lay_over
+from simulator.scenario import TAGS, Scenario, explain_all, flattened, lay_over
 from simulator.section import Section
 from simulator.study_checks import Check
 
@@ -193,6 +193,7 @@ class Study(Section):
     @classmethod
     def load(cls, path: Path) -> Self:
         content = _read(path)
+        _check_last_word(content, path)
         if isinstance(like := content.get("like"), str):
             more = content.get("variants", [])
             content["variants"] = cls._variants_of(path, like) + (
@@ -263,6 +264,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no such study file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
+
+
+def _check_last_word(content: dict[str, Any], path: Path) -> None:
+    """[change] is laid over other studies' variants, and so it would undo what this one's say."""
+    change, grid, variants = (content.get(key) for key in ("change", "grid", "variants"))
+    own = [("[grid]", grid)] if isinstance(grid, dict) else []
+    for variant in variants if isinstance(variants, list) else []:
+        if isinstance(variant, dict) and isinstance(variant.get("change"), dict):
+            own.append((f"variant {variant.get('name')!r}", flattened(variant["change"])))
+    last = flattened(change) if isinstance(change, dict) else {}
+    for place, keys in own:
+        for key in keys:
+            if key in last:
+                raise UserError(
+                    f"{path}: {key} is set by {place} and by [change], which comes last; "
+                    "take one of them out"
+                )
 
 
 def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

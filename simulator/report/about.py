@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from simulator.report.chart import Section, Table
-from simulator.report.gather import Gathered, flattened
+from simulator.report.gather import Gathered
+from simulator.scenario import flattened
 
 _FEW_KEYS = 12
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.errors import UserError, did_you_mean
 from simulator.folders import slug
 from simulator.recorder import SCENARIO, STUDY, SUMMARY
 from simulator.report.run import Run
 from simulator.results import Results
+from simulator.scenario import flattened
 
 
 @dataclass(frozen=True)
@@ -132,14 +133,3 @@ def _told(folder: Path) -> _Told:
         return _Told(str(study["title"]), str(study["reference"]), names)
     except (OSError, ValueError, KeyError, TypeError):
         return _Told("", None, [])
-
-
-def flattened(table: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """By dotted key its value."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= flattened(value, f"{before}{key}.")
-        else:
-            flat[before + key] = value
-    return flat

@@ -254,6 +254,22 @@ def test_a_study_does_not_move_into_a_run(study):
     assert sorted((study.parent / "out").rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        (
+            '[[variants]]\nname = "Third"\nchange = {training = {batch_size = 7}}\n',
+            "variant 'Third'",
+        ),
+        ('[grid]\n"training.batch_size" = [7, 8]\n', r"\[grid\]"),
+    ],
+)
+def test_what_would_be_set_in_vain_is_refused(study, more, place):
+    study.write_text(STUDY + "[change.training]\nbatch_size = 5\n" + more)
+    with pytest.raises(UserError, match=f"training.batch_size is set by {place} and by .change"):
+        Study.load(study)
+
+
 def test_a_study_does_not_move_into_another_ones_folder(study):
     """A report of the folder would mix the runs of both."""
     assert conduct(study).exit_code == 0
