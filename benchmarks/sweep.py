@@ -2,7 +2,7 @@
 
 24 runs (two variants, twelve seeds) are carried out by `meshfl sweep` with --jobs 1 and --jobs 2
 in turn, each from the start to the last figure; and, with --apart, by 24 commands `meshfl run`.
-Some three seconds of a sweep are no runs: PyTorch is imported, and figures are drawn.
+Seconds of a sweep are no runs: PyTorch is imported, and figures are drawn.
     .venv/bin/python benchmarks/sweep.py [--epochs N] [--times N] [--apart]
 """
 

@@ -21,6 +21,7 @@ from simulator.folders import make_folder
 from simulator.parts import BYTE_KINDS
 from simulator.recorder import SCENARIO, STUDY, SUMMARY
 from simulator.results import Results, labels
+from simulator.scenario import flattened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,8 +176,9 @@ def _digest(results: Results) -> str:
 def _log(mlflow: Any, client: Any, run_id: str, results: Results) -> None:
     entities = mlflow.entities
     said = [
-        entities.Param(key, value[:_LONGEST])
-        for key, value in _flat(results.scenario.model_dump(mode="json"))
+        entities.Param(key, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST])
+        for key, value in flattened(results.scenario.model_dump(mode="json")).items()
+        if value is not None
     ]
     last = results.summary
     metrics = [
@@ -191,11 +193,3 @@ def _log(mlflow: Any, client: Any, run_id: str, results: Results) -> None:
         client.log_batch(run_id, params=said[i : i + _BATCH])
     for i in range(0, len(metrics), _BATCH):
         client.log_batch(run_id, metrics=metrics[i : i + _BATCH])
-
-
-def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            yield prefix + key, value if isinstance(value, str) else json.dumps(value)

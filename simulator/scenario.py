@@ -255,6 +255,19 @@ def flattened(table: dict[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
+def laid_over(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, but for those that become another kind of table."""
+    result = dict(content)
+    for key, value in change.items():
+        before = result.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            other = any(tag in value and before.get(tag) != value[tag] for tag in TAGS)
+            result[key] = value if other else laid_over(before, value)
+        else:
+            result[key] = value
+    return result
+
+
 def lay_over(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     path, parsed = key.strip().split("."), value_of(value)

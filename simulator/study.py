@@ -10,12 +10,10 @@ own and are finished ones at a time: a study that was stopped goes on where it s
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,9 +24,10 @@ from simulator.folders import slug
 from simulator.recorder import SCENARIO, STUDY, SUMMARY, write_text
 from simulator.results import Results
 from simulator.same import holds
-from simulator.scenario import TAGS, Scenario, explain_all, flattened, lay_over
+from simulator.scenario import Scenario, explain_all, flattened, laid_over, lay_over
 from simulator.section import Section
 from simulator.study_checks import Check
+from simulator.study_grid import at, check_axis, check_grid, may_be_moved, points, suffix
 
 _SAVED = "saved"
 """Its variants are over the grid already."""
@@ -115,10 +114,10 @@ class Study(Section):
         grid, variants = content.get("grid"), content.get("variants")
         if not (isinstance(grid, dict) and all(isinstance(v, list) for v in grid.values())):
             return content
-        _check_grid(grid)
-        if not (isinstance(variants, list) and all(map(_may_be_moved, variants))):
+        check_grid(grid)
+        if not (isinstance(variants, list) and all(map(may_be_moved, variants))):
             return content
-        over = [_at(variant, point) for variant in variants for point in points(grid)]
+        over = [at(variant, point) for variant in variants for point in points(grid)]
         return content | {"variants": over}
 
     @model_validator(mode="after")
@@ -159,11 +158,11 @@ class Study(Section):
             raise ValueError("tuning says how values are chosen; name their key: tuned")
         if self.tuning is not None and (both := set(self.tuning.seeds) & set(self.seeds)):
             raise ValueError(f"tuning.seeds: {min(both)} is one of the study's; take others")
-        if self.sweep is not None and len(self.grid.keys() - {self.tuned}) != 1:
-            raise ValueError("sweep is for a grid of one key, besides the tuned one")
         if self.sweep is not None:
-            (key,) = self.grid.keys() - {self.tuned}
-            _check_axis(key, self.grid[key])
+            drawn = {key: values for key, values in self.grid.items() if key != self.tuned}
+            if len(drawn) != 1:
+                raise ValueError("sweep is for a grid of one key, besides the tuned one")
+            check_axis(*drawn.popitem())
         known = self.stems
         for name in self.published_best:
             if not any(stem == name or stem.startswith(f"{name}, ") for stem in known):
@@ -283,56 +282,6 @@ def _check_last_word(content: dict[str, Any], path: Path) -> None:
                 )
 
 
-def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """All combinations; the last key changes fastest."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-
-
-def suffix(point: dict[str, Any]) -> str:
-    """What a variant's name ends with there."""
-    return "".join(f", {key.rpartition('.')[2]} {value}" for key, value in point.items())
-
-
-def _check_grid(grid: dict[str, list[Any]]) -> None:
-    for key, values in grid.items():
-        if "." not in key:
-            example = '"training.learning_rate" = [0.01, 0.1]'
-            raise ValueError(f"grid.{key}: must name section and key, as {example}")
-        if not values:
-            raise ValueError(f'grid."{key}": an empty list; give it values, or take it out')
-        for value in values:
-            if values.count(value) > 1:
-                raise ValueError(f'grid."{key}": {value} is given twice')
-
-
-def _check_axis(key: str, values: Sequence[Any]) -> None:
-    """Now, and not when all is run and sweep.png is drawn."""
-    for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and 0 < value < inf):
-            raise ValueError(
-                f'sweep draws over grid."{key}" on a logarithmic axis, and {value!r} is no number '
-                "above 0; take sweep or that value out"
-            )
-
-
-def _may_be_moved(variant: Any) -> bool:
-    """Whether it has what a point of the grid is added to, of the right types."""
-    if not isinstance(variant, dict) or not isinstance(variant.get("change", {}), dict):
-        return False
-    return bool(variant.get("name")) and isinstance(variant["name"], str)
-
-
-def _at(variant: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
-    change = variant.get("change", {})
-    for key, value in point.items():
-        nested: Any = value
-        for part in reversed(key.split(".")):
-            nested = {part: nested}
-        change = laid_over(change, nested)
-    return variant | {"name": variant["name"] + suffix(point), "change": change}
-
-
 @dataclass(frozen=True)
 class Run:
     variant: str
@@ -385,19 +334,6 @@ def runs_of(study: Study, path: Path, out: Path) -> list[Run]:
             f"{path}: give every variant a [run] target, to compare them at, or none of them any"
         )
     return runs
-
-
-def laid_over(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key, but for those that become another kind of table."""
-    result = dict(content)
-    for key, value in change.items():
-        before = result.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            other = any(tag in value and before.get(tag) != value[tag] for tag in TAGS)
-            result[key] = value if other else laid_over(before, value)
-        else:
-            result[key] = value
-    return result
 
 
 def check_done(runs: Sequence[Run]) -> None:

@@ -14,8 +14,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from simulator.figures import COLOURS, Look
 from simulator.parts import BYTE_KINDS
 from simulator.results import Results
-from simulator.study import Run, Study, Sweep, points, suffix
+from simulator.study import Run, Study, Sweep
 from simulator.study_findings import told_variants, tuned_variants
+from simulator.study_grid import points, suffix
 
 _THIN_LINES = ("-", "--", ":", "-.")
 _FEW_LABELS = 6

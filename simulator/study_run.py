@@ -14,7 +14,8 @@ from simulator.errors import UserError, did_you_mean
 from simulator.folders import alone_in, make_folder
 from simulator.recorder import SCENARIO, STUDY, SUMMARY
 from simulator.saying import say
-from simulator.study import Run, Study, Tuning, check_done, laid_over, runs_of
+from simulator.scenario import laid_over
+from simulator.study import Run, Study, Tuning, check_done, runs_of
 from simulator.sweeps import Engine
 from simulator.sweeps.carry_out import carry_out, told
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from simulator.cli import app, main
 from simulator.errors import UserError
 from simulator.runner import start
-from simulator.scenario import Scenario
-from simulator.study import Study, check_done, laid_over, runs_of
+from simulator.scenario import Scenario, laid_over
+from simulator.study import Study, check_done, runs_of
 from topologies import shipped
 
 STUDIES = Path(__file__).parents[2] / "scripts" / "studies"
